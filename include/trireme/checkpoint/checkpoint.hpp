@@ -1,0 +1,70 @@
+// Checkpoints: one HDF5 file with the whole, unsharded state. Written by all ranks together under a temporary name,
+// flushed, checked and renamed; a file that is not whole is never taken for one. Format: doc/checkpoints.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/checkpoint/position.hpp"
+#include "trireme/comm/communicator.hpp"
+#include "trireme/data/dataset.hpp"
+#include "trireme/param/arena.hpp"
+
+namespace trireme {
+
+/// What goes along with the arena.
+struct CheckpointMeta {
+    Position position;
+    std::string config;                ///< resolved configuration, INI text
+    Normalization normalization;       ///< of the inputs (/data/shift, /data/scale)
+    Shape sample;                      ///< shape of one input
+    std::int64_t outputs = 0;          ///< classes, or width of the target
+    std::string optimizer;             ///< its name
+    std::vector<std::string> state_names;
+};
+
+struct SavedCheckpoint {
+    std::string path;
+    double bytes = 0, seconds = 0;
+};
+
+/// Smaller parameters than this (1 MiB) are written by rank 0 alone: that costs less than a collective call of all.
+inline constexpr std::int64_t parallel_from_elements_default = std::int64_t{1} << 18;
+
+/// Collective. Parent folders are created. Ranks that hold the same part of a parameter divide the writing evenly;
+/// together the parts must make up the whole. The optimizer's states are those of the arena (meta.state_names is not
+/// looked at). @throws Error (failed, all ranks) naming the path when it cannot be written; an older file of the same
+/// name is then still there.
+SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table,
+                                const Arena& arena, const CheckpointMeta& meta,
+                                std::int64_t parallel_from_elements = parallel_from_elements_default);
+
+/// The meta data alone, e.g. to build the model. Collective: one rank reads, all get it or its error.
+/// @throws Error (bad_data, all ranks) naming the file when it is missing, truncated, foreign or of a newer version.
+CheckpointMeta read_checkpoint_meta(Communicator& comm, const std::string& path);
+
+/// Fills the weights and, when `with_states`, the optimizer's columns. Collective; any number of ranks, whatever
+/// number wrote the file. @throws Error (bad_data, all ranks) naming the parameter and both shapes when one is
+/// missing or differs, and naming parameters in the file that the model lacks.
+void load_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table, Arena& arena,
+                     bool with_states);
+
+/// "checkpoints/step-00000042.h5" in a run directory.
+std::string step_checkpoint_path(const std::string& run_dir, std::int64_t step);
+std::string best_checkpoint_path(const std::string& run_dir);
+
+/// Step checkpoints of a run directory, the highest step number first, whatever the files' times say.
+std::vector<std::string> step_checkpoints(const std::string& run_dir);
+
+/// The newest whole step checkpoint; damaged newer ones are named in `rejected` ("path: why"). Collective; decided
+/// once, by one rank.
+std::optional<std::string> newest_checkpoint(Communicator& comm, const std::string& run_dir,
+                                             std::vector<std::string>& rejected);
+
+/// Removes all but the newest `keep` (at least one) whole step checkpoints and any temporary left-overs of writers that
+/// were killed. Damaged files are not counted, and go once they are older than those kept. One rank does it. Collective.
+void retain_checkpoints(Communicator& comm, const std::string& run_dir, std::int64_t keep);
+
+}  // namespace trireme

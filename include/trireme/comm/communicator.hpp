@@ -1,0 +1,50 @@
+// A group of ranks that act together. Verbs are the field's collectives over typed views; what they are used for is
+// decided above. A group of one is an ordinary communicator.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trireme/base/range.hpp"
+#include "trireme/tensor/view.hpp"
+
+namespace trireme {
+
+enum class Reduce { sum, max, min };
+
+class Communicator {
+public:
+    virtual ~Communicator() = default;
+
+    virtual int rank() const = 0;
+    virtual int size() const = 0;
+    virtual std::string backend() const = 0;  ///< "mpi", later "nccl"
+
+    // Collectives: every rank of the group calls them in the same order, with the same counts and types.
+    // A failed call raises an Error that names the operation, the bytes and the group.
+
+    /// In place. Any number of elements; more than 2^31 are sent in pieces.
+    virtual void all_reduce(View buffer, Reduce op) = 0;
+    virtual void broadcast(View buffer, int root) = 0;
+    /// `all` holds size() parts of mine.count() elements, in rank order.
+    virtual void all_gather(View mine, View all) = 0;
+    /// Parts of different sizes: rank r contributes the elements `parts[r]` of `buffer` and receives all others.
+    virtual void all_gather(View buffer, std::span<const Range> parts) = 0;
+    /// Elements send_parts[q] of `send` go to rank q; what rank q sends here goes to elements recv_parts[q] of `recv`.
+    virtual void all_to_all(View send, std::span<const Range> send_parts, View recv,
+                            std::span<const Range> recv_parts) = 0;
+    virtual void barrier() = 0;
+
+    // Between two ranks.
+    virtual void send(View buffer, int to, int tag) = 0;
+    virtual void receive(View buffer, int from, int tag) = 0;
+
+    /// Ranks with the same colour form a group, ordered by key, then by rank. Collective.
+    virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+    /// The same group with a message space of its own (for a communication thread). Collective.
+    std::unique_ptr<Communicator> duplicate() { return split(0, rank()); }
+};
+
+}  // namespace trireme

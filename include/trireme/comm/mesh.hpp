@@ -1,0 +1,25 @@
+// The ranks of the world as a grid: data x pipeline x tensor parallel, tensor innermost.
+#pragma once
+
+#include <memory>
+
+#include "trireme/comm/communicator.hpp"
+
+namespace trireme {
+
+class Mesh {
+public:
+    /// @throws Error (bad_usage) with all three numbers when tensor * pipeline does not divide the world.
+    Mesh(Communicator& world, int tensor, int pipeline);
+
+    Communicator& world() { return world_; }
+    Communicator& data() { return *data_; }          ///< ranks that hold the same part of the model
+    Communicator& pipeline() { return *pipeline_; }  ///< the stages of one replica
+    Communicator& tensor() { return *tensor_; }      ///< the ranks that split each layer
+
+private:
+    Communicator& world_;
+    std::unique_ptr<Communicator> data_, pipeline_, tensor_;
+};
+
+}  // namespace trireme

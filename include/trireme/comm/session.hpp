@@ -1,0 +1,51 @@
+// The process's stay in MPI: started first, ended last. Knows the world, this rank's node and its share of the cores.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/comm/communicator.hpp"
+
+namespace trireme {
+
+class Session {
+public:
+    /// Initializes MPI (thread level SERIALIZED) with errors returned, not fatal.
+    /// @throws Error when less than that level is provided.
+    Session(int& argc, char**& argv);
+    /// Finalizes MPI, unless an exception is on its way: then other ranks may still wait, and main must abort.
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    Communicator& world() { return *world_; }
+    int rank() const { return world_->rank(); }
+    int size() const { return world_->size(); }
+
+    int local_rank() const { return local_->rank(); }  ///< among the ranks of this node (shared-memory split)
+    int local_size() const { return local_->size(); }
+    Communicator& local() { return *local_; }
+    const std::string& host() const { return host_; }
+    /// Cores this process may run on, and its share when the ranks of the node overlap on them.
+    int allowed_cores() const { return allowed_cores_; }
+    int core_share() const { return core_share_; }
+
+    /// Ends the whole job at once with this exit status. For errors of one rank, after its message.
+    [[noreturn]] void abort(int status) noexcept;
+
+private:
+    std::unique_ptr<Communicator> world_, local_;
+    std::string host_;
+    int allowed_cores_ = 1, core_share_ = 1;
+    int uncaught_at_start_ = 0;
+};
+
+/// "Open MPI 4.1.4 (MPI 3.1)". Works before Session.
+std::string mpi_version();
+
+/// Compares the world with what the launcher's environment promises (OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_*,
+/// SLURM_NTASKS of a step). @throws Error (bad_usage) that names the variable and the fix when this process is alone
+/// although it should not be: the sign of a program started under the wrong MPI's launcher.
+void check_launch(const Session& session);
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+// Brings the samples of this rank's lanes into memory ahead of their use: one prefetch thread reads whole runs of
+// rows, converts, normalises and lays images channels-last. Slots are allocated once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trireme/data/dataset.hpp"
+#include "trireme/data/sampler.hpp"
+#include "trireme/tensor/view.hpp"
+
+namespace trireme {
+
+/// The samples of one lane. Views are valid until the next call of next().
+struct LaneBatch {
+    std::int64_t epoch = 0, step = 0, lane = 0;
+    Range positions;                 ///< in the epoch
+    std::int64_t first_in_batch = 0; ///< position of the first sample within the global batch
+    std::int64_t batch_samples = 0;  ///< samples of the global batch
+    View x;                          ///< [n, ...] f32; images channels-last in memory
+    View y;                          ///< [n] i32 class labels, or [n, k] f32 targets
+    std::span<const std::int64_t> ids;
+
+    std::int64_t samples() const { return positions.size(); }
+};
+
+struct LoaderOptions {
+    EpochPlan plan;
+    Range my_lanes;                   ///< lanes that this rank executes, in this order
+    Shuffle shuffle = Shuffle::full;
+    std::uint64_t seed = 1;
+    std::int64_t chunk = 1024;        ///< of shuffle=chunk
+    bool class_labels = true;         ///< y as i32 labels, else as f32 targets
+    Normalization normalization;
+    std::string cache = "auto";       ///< auto, memory, none
+    int prefetch = 2;                 ///< steps read ahead, at least 1
+    int crop = 0;                     ///< augment: random crop after padding by this many pixels
+    bool flip = false;                ///< augment: random horizontal flip
+    int ranks_on_node = 1;            ///< share of the node's memory for cache=auto
+};
+
+class Loader {
+public:
+    /// @throws Error (bad_usage) on option values out of range.
+    Loader(const DatasetLayout& layout, LoaderOptions options);
+    ~Loader();
+
+    /// Goes to (epoch, step); reading starts at once. Steps of an epoch follow each other, then the next epoch.
+    void start(std::int64_t epoch, std::int64_t step);
+    /// The next lane of this rank. @throws Error (bad_data) naming file and row for values that are not finite, and
+    /// whatever reading raised.
+    const LaneBatch& next();
+    /// Seconds that next() has waited for data since the last call of this.
+    double take_waited_seconds();
+    /// True where the whole set is held in memory.
+    bool cached() const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme

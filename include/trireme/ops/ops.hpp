@@ -1,0 +1,200 @@
+// The one list of what a device computes. Layers, losses and optimizers are written in these verbs; a backend
+// implements all of them. Verbs act on views, keep no state between calls that a caller could see, and add in an
+// order that depends on the shapes and the thread count only, so equal calls give equal bits.
+//
+// Layout: a batch of images has the logical shape [N, C, H, W] and lies in memory as N, H, W, C (channels-last).
+// Kernels are stored [O, C/groups, KH, KW], contiguous as written. Everything else is contiguous, outermost first.
+//
+// An Ops object belongs to one thread at a time (it caches plans and scratch); lanes that run side by side have
+// one each. `accumulate` means C += result instead of C = result. Views of zero elements are ordinary: nothing
+// happens, except that a result without accumulate is set to zero where there are elements but no summands.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "trireme/base/philox.hpp"
+#include "trireme/tensor/device.hpp"
+#include "trireme/tensor/view.hpp"
+
+namespace trireme {
+
+/// gelu is the exact form x·Φ(x); gelu_tanh its usual approximation (Hendrycks and Gimpel 2016).
+enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
+
+/// True where the derivative can be told from the output alone; only those can be epilogues of matmul and conv.
+constexpr bool derivative_from_output(Activation a) {
+    return a == Activation::none || a == Activation::relu || a == Activation::tanh || a == Activation::sigmoid;
+}
+
+/// C[m, n] (+)= act(op(A) · op(B) + bias). A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed, [n, k].
+struct Matmul {
+    View a, b, c;
+    bool transpose_a = false, transpose_b = false;
+    bool accumulate = false;                    ///< not together with bias or activation
+    View bias{};                                ///< [n] or absent
+    Activation activation = Activation::none;   ///< one with derivative_from_output
+};
+
+/// Extents of a 2-D convolution or pooling; height first where there are two.
+struct Window {
+    std::int64_t n = 0, c = 0, h = 0, w = 0;    ///< input
+    std::int64_t out = 0;                       ///< output channels (pooling: c)
+    std::int64_t kernel_h = 1, kernel_w = 1;
+    std::int64_t stride_h = 1, stride_w = 1;
+    std::int64_t padding_h = 0, padding_w = 0;  ///< on both sides
+    std::int64_t dilation_h = 1, dilation_w = 1;
+    std::int64_t groups = 1;
+
+    std::int64_t out_h() const { return (h + 2 * padding_h - dilation_h * (kernel_h - 1) - 1) / stride_h + 1; }
+    std::int64_t out_w() const { return (w + 2 * padding_w - dilation_w * (kernel_w - 1) - 1) / stride_w + 1; }
+    friend bool operator==(const Window&, const Window&) = default;
+};
+
+enum class Pool { max, average };  ///< average counts the padding, as PyTorch's default does
+
+/// What a loss reports: three doubles in device memory, added to (not set).
+struct LossSums {
+    double* loss = nullptr;     ///< sum over the samples that count
+    double* count = nullptr;    ///< how many those are
+    double* correct = nullptr;  ///< classification: predictions that hit the label; regression: sum of |error|
+};
+
+struct CrossEntropy {
+    View logits;                  ///< [N, C]
+    View labels;                  ///< [N] i32
+    float label_smoothing = 0;    ///< ε: the target is (1-ε)·onehot + ε/C
+    std::int32_t ignore_index = -100;
+    float gradient_scale = 1;     ///< factor on every gradient (1 / samples of the global batch, times loss scale)
+    View d_logits;                ///< [N, C] or absent; may be the logits themselves
+    LossSums sums;
+};
+
+/// Per sample the mean over its k outputs; the sum over samples goes to sums.loss.
+struct Regression {
+    View prediction;              ///< [N, K]
+    View target;                  ///< [N, K] f32
+    float gradient_scale = 1;
+    View d_prediction;            ///< [N, K] or absent; may be the prediction itself
+    LossSums sums;
+};
+
+/// x is [rows, C]: for images rows = N·H·W.
+struct BatchNorm {
+    View x, y;                    ///< [rows, C]; y may not be x
+    View gamma, beta;             ///< [C]
+    float eps = 1e-5F;
+    View mean, inv_std;           ///< [C] f32: set by the training forward, read by backward
+    Activation activation = Activation::none;  ///< none or relu, applied to y
+};
+
+struct LayerNorm {
+    View x, y;                    ///< [rows, C]
+    View gamma, beta;             ///< [C]
+    float eps = 1e-5F;
+    View mean, inv_std;           ///< [rows] f32: set by forward, read by backward
+};
+
+/// One optimizer pass over an interval of the arena. All views have the same count.
+struct AdamUpdate {
+    View weight, gradient, m, v;
+    double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+    bool decoupled = true;        ///< AdamW (Loshchilov and Hutter 2019) or L2 in the gradient (Kingma and Ba 2015)
+    std::int64_t step = 1;        ///< applied updates, this one included: for the bias corrections
+    double gradient_scale = 1;    ///< unscaling and clipping, applied on the way
+};
+
+struct SgdUpdate {
+    View weight, gradient;
+    View momentum;                ///< absent when momentum_factor is 0
+    double lr = 0, momentum_factor = 0, dampening = 0, weight_decay = 0;
+    bool nesterov = false;
+    bool first = false;           ///< the first update sets the momentum to the gradient (as PyTorch does)
+    double gradient_scale = 1;
+};
+
+class Ops {
+public:
+    virtual ~Ops() = default;
+
+    virtual std::string description() const = 0;
+
+    virtual void matmul(const Matmul& args) = 0;
+    /// sum[c] (+)= Σ_rows x[rows, c]: the gradient of a bias.
+    virtual void sum_rows(View x, View sum, bool accumulate) = 0;
+
+    /// y = act(x); y may be x where derivative_from_output.
+    virtual void activation_forward(Activation kind, View x, View y) = 0;
+    /// dx = dy · act'(x). x is needed unless derivative_from_output, then y is. dx may be dy.
+    virtual void activation_backward(Activation kind, View x, View y, View dy, View dx) = 0;
+
+    /// y = act(conv(x, kernel) + bias); bias may be absent.
+    virtual void conv_forward(const Window& window, View x, View kernel, View bias, Activation activation, View y) = 0;
+    virtual void conv_backward_data(const Window& window, View dy, View kernel, View dx) = 0;
+    virtual void conv_backward_weights(const Window& window, View x, View dy, View d_kernel, bool accumulate) = 0;
+
+    /// `index` (i32, shaped as y, max pooling only) receives the winning input position; absent outside training.
+    virtual void pool_forward(Pool kind, const Window& window, View x, View y, View index) = 0;
+    virtual void pool_backward(Pool kind, const Window& window, View dy, View index, View dx) = 0;
+
+    /// Statistics over all rows. `running_mean` and `running_var` [C] (absent: none) receive
+    /// (+)= share · mean and share · unbiased variance (biased for a single row).
+    virtual void batchnorm_forward(const BatchNorm& args, View running_mean, View running_var, float share,
+                                   bool accumulate) = 0;
+    /// y = gamma·(x - mean)/sqrt(var + eps) + beta with given statistics [C]; y may be x.
+    virtual void batchnorm_apply(const BatchNorm& args, View mean, View var) = 0;
+    /// args.y is needed when there is an activation. dx may be dy.
+    virtual void batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_gamma, View d_beta,
+                                    bool accumulate) = 0;
+    virtual void layernorm_forward(const LayerNorm& args) = 0;
+    /// dx may be dy.
+    virtual void layernorm_backward(const LayerNorm& args, View dy, View dx, View d_gamma, View d_beta,
+                                    bool accumulate) = 0;
+
+    /// y_i = x_i / (1-p) where word(first + i) says keep, else 0. The same call with dy, dx is its backward.
+    /// y may be x. Element i of the view is element `first + i` of the stream.
+    virtual void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) = 0;
+
+    virtual void cross_entropy(const CrossEntropy& args) = 0;
+    /// Squared error. correct receives Σ|error|.
+    virtual void mean_squared_error(const Regression& args) = 0;
+    /// Binary cross-entropy on logits; targets in [0, 1]. correct receives the outputs on the right side of 0.5,
+    /// averaged over K.
+    virtual void binary_cross_entropy(const Regression& args) = 0;
+
+    /// y (+)= a·x.
+    virtual void add_scaled(View x, float a, View y) = 0;
+    /// y = a + b, y may be either; for relu the sum goes through it (residual connections).
+    virtual void add(View a, View b, Activation activation, View y) = 0;
+    virtual void fill(View y, float value) = 0;
+    virtual void copy(View x, View y) = 0;
+    /// From channels-last memory to channels-first and back; x and y have the logical shape [N, C, H, W].
+    virtual void to_channels_first(View x, View y) = 0;
+    virtual void to_channels_last(View x, View y) = 0;
+
+    /// Element i gets a function of word(first + i) alone: normal by Box-Muller over its own block, uniform in
+    /// [low, high).
+    virtual void fill_normal(const RandomStream& stream, std::int64_t first, float mean, float std, View y) = 0;
+    virtual void fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high, View y) = 0;
+
+    /// *sum += Σ x², in double, in blocks of fixed size. Not finite where x is not.
+    virtual void sum_squares(View x, double* sum) = 0;
+    /// The pass over an interval of the arena; *norm_squared (absent: none) += Σ (unscaled gradient)², as in
+    /// sum_squares.
+    virtual void adam_update(const AdamUpdate& args, double* norm_squared) = 0;
+    virtual void sgd_update(const SgdUpdate& args, double* norm_squared) = 0;
+    /// average = (1 - momentum)·average + momentum·value: running statistics.
+    virtual void running_average(View average, View value, float momentum) = 0;
+};
+
+/// The verbs of a device; `threads` is how many compute threads one call may use.
+std::unique_ptr<Ops> make_ops(Device& device, int threads);
+
+/// "oneDNN 2.6.3" or the like, for --version.
+std::string math_library_version();
+
+std::string_view name_of(Activation activation);
+
+}  // namespace trireme

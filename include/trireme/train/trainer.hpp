@@ -1,0 +1,21 @@
+// A training run from start (or resume) to end: epochs, validation, checkpoints, metrics.
+#pragma once
+
+#include <string>
+
+#include "trireme/checkpoint/position.hpp"
+#include "trireme/train/config.hpp"
+#include "trireme/train/runtime.hpp"
+
+namespace trireme {
+
+struct TrainOutcome {
+    std::string reason;          ///< completed, max_steps, early_stop, nothing_to_do, signal
+    Position position;
+    bool to_be_continued = false;  ///< stopped by a signal with a checkpoint saved: exit status 75
+};
+
+/// Collective. Writes the run directory. @throws Error as DESIGN section 4 says.
+TrainOutcome run_training(Runtime& runtime, Config config);
+
+}  // namespace trireme

@@ -1,0 +1,187 @@
+#include "checkpoint/format.hpp"
+
+#include <array>
+#include <ctime>
+#include <type_traits>
+
+#include "trireme/base/build_info.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+/// Calls visit(name, field) for each field of a position: the one list of the attributes of /position.
+template <class AnyPosition, class Visit>
+void for_each_field(AnyPosition& position, Visit visit) {
+    static_assert(sizeof(Position) == 12 * 8, "a field of Position was added or removed: change this list with it");
+    visit("epoch", position.epoch);
+    visit("step_in_epoch", position.step_in_epoch);
+    visit("updates", position.updates);
+    visit("skipped", position.skipped);
+    visit("samples", position.samples);
+    visit("scale", position.scale);
+    visit("growth", position.growth);
+    visit("has_best", position.has_best);
+    visit("best", position.best);
+    visit("best_step", position.best_step);
+    visit("bad_evals", position.bad_evals);
+    visit("finished", position.finished);
+}
+
+std::string now_utc() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    std::array<char, 32> text{};
+    std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    return text.data();
+}
+
+void write_vector(io::File& file, const std::string& dataset, const std::vector<float>& values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    file.create(dataset, DType::f32, Shape{count}).write_flat({0, count}, DType::f32, values.data());
+}
+
+std::vector<float> read_vector(const io::File& file, const std::string& name) {
+    const io::Dataset dataset = file.open(name);
+    const std::int64_t count = dataset.info().shape.count();
+    std::vector<float> values(static_cast<std::size_t>(count));
+    dataset.read_flat({0, count}, DType::f32, values.data());
+    return values;
+}
+
+template <class T>
+T required(const io::File& file, const std::string& object, const std::string& name, std::optional<T> value) {
+    if (!value) throw data_error(file.path() + ": damaged checkpoint: " + object + " has no attribute " + name);
+    return *value;
+}
+
+std::int64_t required_int(const io::File& file, const std::string& object, const std::string& name) {
+    return required(file, object, name, file.int_attribute(object, name));
+}
+std::string required_text(const io::File& file, const std::string& object, const std::string& name) {
+    return required(file, object, name, file.text_attribute(object, name));
+}
+
+/// Refuses what is no checkpoint, or one of a later format.
+void check_format(const io::File& file) {
+    if (file.text_attribute("/", "format") != format_name)
+        throw data_error(file.path() + ": an HDF5 file, but no Trireme checkpoint (its attribute format is not \"" +
+                         format_name + "\")");
+    const std::int64_t version = required_int(file, "/", "version");
+    if (version < 1 || version > format_version)
+        throw data_error(file.path() + ": checkpoint format version " + std::to_string(version) +
+                         ", written by Trireme " + file.text_attribute("/", "trireme").value_or("of unknown version") +
+                         "; this program (" + std::string(build_info().version) + ") reads up to version " +
+                         std::to_string(format_version));
+}
+
+Shape shape_of(const io::File& file, const std::string& text) {
+    Shape shape;
+    if (text == Shape{}.text()) return shape;
+    for (const std::string& part : split(text, 'x')) {
+        const auto dim = parse_int(part);
+        if (!dim || *dim < 0 || shape.rank() == Shape::max_rank)
+            throw data_error(file.path() + ": damaged checkpoint: attribute sample of /data is \"" + text +
+                             "\", expected extents like 1x28x28");
+        shape.push_back(*dim);
+    }
+    return shape;
+}
+
+void read_last_elements(const io::File& file, const std::string& group) {
+    const std::vector<std::string> names = file.children(group);
+    for (const std::string& name : names) {
+        const io::Dataset dataset = file.open(group + "/" + name);
+        const std::int64_t count = dataset.info().shape.count();
+        float last = 0;
+        if (count > 0) dataset.read_flat({count - 1, count}, DType::f32, &last);
+    }
+}
+
+}  // namespace
+
+std::string state_group(const std::string& state) { return "/optim/" + state; }
+
+std::vector<Item> items_of(const ParameterTable& table, const Arena& arena, bool with_states) {
+    std::vector<Item> items;
+    for (const Parameter& parameter : table.all())
+        items.push_back({"/model/" + parameter.name, &parameter, arena.weights.range(parameter.place).as<float>()});
+    if (!with_states) return items;
+    for (const Column& state : arena.states)
+        for (const Parameter& parameter : table.all())
+            if (parameter.role == Role::weight)
+                items.push_back({state_group(state.name()) + "/" + parameter.name, &parameter,
+                                 state.range(parameter.place).as<float>()});
+    return items;
+}
+
+void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<std::string>& state_names) {
+    file.set_attribute("/", "format", std::string(format_name));
+    file.set_attribute("/", "version", format_version);
+    file.set_attribute("/", "trireme", std::string(build_info().version));
+    file.set_attribute("/", "created", now_utc());
+
+    file.create_group("/position");
+    for_each_field(meta.position, [&](const char* name, auto value) {
+        if constexpr (std::is_same_v<decltype(value), double>)
+            file.set_attribute("/position", name, value);
+        else
+            file.set_attribute("/position", name, static_cast<std::int64_t>(value));
+    });
+
+    file.write_text("/config", meta.config);
+
+    file.create_group("/data");
+    write_vector(file, "/data/shift", meta.normalization.shift);
+    write_vector(file, "/data/scale", meta.normalization.scale);
+    file.set_attribute("/data", "sample", meta.sample.text());
+    file.set_attribute("/data", "outputs", meta.outputs);
+
+    file.create_group("/model");
+    file.create_group("/optim");
+    file.set_attribute("/optim", "name", meta.optimizer);
+    std::string states;
+    for (const std::string& state : state_names) {
+        file.create_group(state_group(state));
+        states += (states.empty() ? "" : ",") + state;
+    }
+    file.set_attribute("/optim", "states", states);
+}
+
+CheckpointMeta read_meta(const io::File& file) {
+    check_format(file);
+    for (const char* object : {"/position", "/config", "/data", "/data/shift", "/data/scale", "/model", "/optim"})
+        if (!file.has(object)) throw data_error(file.path() + ": damaged checkpoint: " + object + " is missing");
+
+    CheckpointMeta meta;
+    for_each_field(meta.position, [&](const char* name, auto& value) {
+        if constexpr (std::is_same_v<decltype(value), double&>)
+            value = required(file, "/position", name, file.real_attribute("/position", name));
+        else if constexpr (std::is_same_v<decltype(value), bool&>)
+            value = required_int(file, "/position", name) != 0;
+        else
+            value = required_int(file, "/position", name);
+    });
+    meta.config = file.read_text("/config");
+    meta.normalization = {read_vector(file, "/data/shift"), read_vector(file, "/data/scale")};
+    meta.sample = shape_of(file, required_text(file, "/data", "sample"));
+    meta.outputs = required_int(file, "/data", "outputs");
+    meta.optimizer = required_text(file, "/optim", "name");
+    meta.state_names = split(required_text(file, "/optim", "states"), ',');
+    return meta;
+}
+
+void require_whole(const std::string& path) {
+    const io::File file(path, io::Access::read);
+    const CheckpointMeta meta = read_meta(file);
+    read_last_elements(file, "/model");
+    for (const std::string& state : meta.state_names) {
+        if (!file.has(state_group(state)))
+            throw data_error(path + ": damaged checkpoint: optimizer state " + state_group(state) + " is missing");
+        read_last_elements(file, state_group(state));
+    }
+}
+
+}  // namespace trireme::checkpoint

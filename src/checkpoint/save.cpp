@@ -1,0 +1,242 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <system_error>
+
+#include "checkpoint/format.hpp"
+#include "trireme/base/clock.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/comm/agree.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Item;
+
+[[noreturn]] void fail_system(const std::string& what, int code = errno) {
+    throw failure(what + ": " + std::generic_category().message(code));
+}
+
+/// A file or folder opened for a system call of its own; HDF5 keeps its descriptors to itself.
+class Descriptor {
+public:
+    Descriptor(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC)) {
+        if (fd_ < 0) fail_system("cannot open " + path);
+    }
+    ~Descriptor() { ::close(fd_); }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+
+    void sync() const {
+        if (::fsync(fd_) != 0) fail_system("cannot sync " + path_);
+    }
+    /// Takes the disk's blocks for the whole file, so that a full disk is noticed here. Where the file system cannot
+    /// do that, writing will tell.
+    void reserve(std::int64_t bytes) const {
+        if (::fallocate(fd_, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
+            fail_system("cannot reserve " + std::to_string(bytes) + " bytes for " + path_);
+    }
+
+private:
+    std::string path_;
+    int fd_;
+};
+
+std::string temporary_name(const std::string& path) {
+    std::array<char, 16> suffix{};
+    std::snprintf(suffix.data(), suffix.size(), ".tmp-%08x", static_cast<unsigned>(std::random_device{}()));
+    return path + suffix.data();
+}
+
+std::string folder_of(const std::string& path) {
+    const fs::path folder = fs::path(path).parent_path();
+    return folder.empty() ? "." : folder.string();
+}
+
+/// An item and who writes it.
+struct Piece {
+    Item item;
+    bool shared = false;  ///< written by all ranks together; otherwise by rank 0 alone
+    Range mine;           ///< the elements of the flattened whole that this rank writes of a shared one
+    const float* mine_at() const { return item.part + (mine.begin - item.parameter->part.begin); }
+};
+
+/// The parts of every parameter that every rank holds: [rank * parameters + parameter]. Collective.
+std::vector<Range> gather_parts(Communicator& comm, const ParameterTable& table) {
+    const auto parameters = static_cast<std::size_t>(table.count());
+    std::vector<std::int64_t> mine, all(2 * parameters * static_cast<std::size_t>(comm.size()));
+    for (const Parameter& parameter : table.all()) mine.insert(mine.end(), {parameter.part.begin, parameter.part.end});
+    comm.all_gather(view_of(mine.data(), Shape{static_cast<std::int64_t>(mine.size())}),
+                    view_of(all.data(), Shape{static_cast<std::int64_t>(all.size())}));
+    std::vector<Range> parts(all.size() / 2);
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = {all[2 * i], all[2 * i + 1]};
+    return parts;
+}
+
+/// @throws Error when the parts that the ranks hold leave out or overlap elements of the whole.
+void check_cover(const Parameter& parameter, std::vector<Range> parts) {
+    std::sort(parts.begin(), parts.end(), [](Range a, Range b) { return a.begin < b.begin; });
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    std::int64_t covered = 0;
+    for (const Range part : parts) {
+        if (part.begin != covered) break;
+        covered = part.end;
+    }
+    const std::int64_t count = parameter.shape.count();
+    if (covered != count || parts.back().end != count)
+        throw Error(Status::failed,
+                    "the ranks do not hold parameter " + parameter.name + " as parts of one whole of " +
+                        std::to_string(count) + " elements",
+                    Scope::all_ranks);
+}
+
+/// Ranks that hold the same part of a parameter divide it evenly among them. Collective.
+std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const Arena& arena,
+                          std::int64_t parallel_from_elements) {
+    const std::vector<Range> parts = gather_parts(comm, table);
+    const auto ranks = static_cast<std::size_t>(comm.size()), parameters = static_cast<std::size_t>(table.count());
+    std::vector<Range> mine(parameters);
+    std::vector<bool> shared(parameters);
+    for (std::size_t p = 0; p < parameters; ++p) {
+        const Parameter& parameter = table.all()[p];
+        std::vector<Range> held(ranks);
+        for (std::size_t r = 0; r < ranks; ++r) held[r] = parts[r * parameters + p];
+        check_cover(parameter, held);
+        const auto here = held.begin() + comm.rank();
+        mine[p] = part_of(*here, std::count(held.begin(), held.end(), *here), std::count(held.begin(), here, *here));
+        const std::int64_t count = parameter.shape.count();
+        shared[p] = ranks > 1 && (count >= parallel_from_elements || held[0].size() != count);
+    }
+    std::vector<Piece> pieces;
+    for (Item& item : checkpoint::items_of(table, arena, true)) {
+        const auto p = static_cast<std::size_t>(item.parameter - table.all().data());
+        pieces.push_back({std::move(item), shared[p], mine[p]});
+    }
+    return pieces;
+}
+
+/// The file's whole structure, the meta data, and the pieces that rank 0 writes alone.
+void write_alone(const std::string& path, const Arena& arena, const CheckpointMeta& meta,
+                 const std::vector<Piece>& pieces) {
+    std::vector<std::string> state_names;
+    for (const Column& state : arena.states) state_names.push_back(state.name());
+
+    io::File file(path, io::Access::create);
+    checkpoint::write_meta(file, meta, state_names);
+    bool any_shared = false;
+    for (const Piece& piece : pieces) {
+        const Shape& shape = piece.item.parameter->shape;
+        io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);
+        any_shared = any_shared || piece.shared;
+        if (!piece.shared) dataset.write_flat({0, shape.count()}, DType::f32, piece.item.part);
+    }
+    file.close();
+    if (any_shared) Descriptor(path, O_WRONLY).reserve(static_cast<std::int64_t>(fs::file_size(path)));
+}
+
+/// Runs steps that may fail here but not on other ranks, and keeps the first error until all ranks agree on it.
+class Attempts {
+public:
+    template <class Step>
+    void operator()(Step step) {
+        try {
+            step();
+        } catch (...) {
+            if (!error_) error_ = std::current_exception();
+        }
+    }
+    void agree(Communicator& comm) const {
+        agreed_by_all(comm, [&] {
+            if (error_) std::rethrow_exception(error_);
+        });
+    }
+
+private:
+    std::exception_ptr error_;
+};
+
+/// The shared pieces. Opening, writing and closing are collective, so a rank whose write failed still takes part in
+/// all that follow, and the ranks agree at the end.
+void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces) {
+    Attempts attempt;
+    std::optional<io::File> file;
+    attempt([&] { file.emplace(path, io::Access::append, comm); });
+    attempt.agree(comm);
+
+    std::vector<io::Dataset> datasets;
+    attempt([&] {
+        for (const Piece& piece : pieces)
+            if (piece.shared) datasets.push_back(file->open(piece.item.dataset));
+    });
+    attempt.agree(comm);
+
+    auto dataset = datasets.begin();
+    for (const Piece& piece : pieces) {
+        if (!piece.shared) continue;
+        attempt([&] { dataset->write_flat(piece.mine, DType::f32, piece.mine_at()); });
+        ++dataset;
+    }
+    datasets.clear();
+    attempt([&] { file->flush(); });
+    attempt([&] { file->close(); });
+    attempt.agree(comm);
+}
+
+/// Checks the closed file, makes it durable and gives it its name. Returns its size.
+double publish(const std::string& temporary, const std::string& path, const std::vector<Piece>& pieces) {
+    {
+        const io::File file(temporary, io::Access::read);
+        for (const Piece& piece : pieces) {
+            const Shape found = file.open(piece.item.dataset).info().shape;
+            if (!(found == piece.item.parameter->shape))
+                throw failure(temporary + ":" + piece.item.dataset + " has shape " + found.text() + " after writing " +
+                              piece.item.parameter->shape.text());
+        }
+    }
+    const auto bytes = static_cast<double>(fs::file_size(temporary));
+    Descriptor(temporary, O_RDONLY).sync();
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_system("cannot rename " + temporary + " to " + path);
+    Descriptor(folder_of(path), O_RDONLY | O_DIRECTORY).sync();
+    return bytes;
+}
+
+void create_folder(const std::string& folder) {
+    std::error_code code;
+    fs::create_directories(folder, code);
+    if (code) throw failure("cannot create the folder " + folder + ": " + code.message());
+}
+
+}  // namespace
+
+SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table,
+                                const Arena& arena, const CheckpointMeta& meta, std::int64_t parallel_from_elements) {
+    const Stopwatch watch;
+    const std::string temporary = broadcast_text(comm, comm.rank() == 0 ? temporary_name(path) : "");
+    double bytes = 0;
+    try {
+        const std::vector<Piece> pieces = divide(comm, table, arena, parallel_from_elements);
+        agreed_by_one(comm, [&] {
+            create_folder(folder_of(path));
+            write_alone(temporary, arena, meta, pieces);
+        });
+        if (std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.shared; }))
+            write_together(comm, temporary, pieces);
+        agreed_by_one(comm, [&] { bytes = publish(temporary, path, pieces); });
+    } catch (const Error& error) {
+        std::error_code ignored;
+        if (comm.rank() == 0) fs::remove(temporary, ignored);
+        throw Error(Status::failed, "checkpoint " + path + " could not be saved: " + error.what(), error.scope());
+    }
+    return {path, broadcast_value(comm, bytes), watch.seconds()};
+}
+
+}  // namespace trireme

@@ -1,0 +1,110 @@
+#include "trireme/comm/session.hpp"
+
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <exception>
+
+#include "comm/mpi_communicator.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+#include "trireme/comm/agree.hpp"
+
+namespace trireme {
+namespace {
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+/// One entry per core: 1 where this process may run.
+std::vector<std::int32_t> allowed_core_map() {
+    std::vector<std::int32_t> map(CPU_SETSIZE, 0);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return map;
+    for (std::size_t core = 0; core < map.size(); ++core) map[core] = CPU_ISSET(core, &set) ? 1 : 0;
+    return map;
+}
+
+std::int64_t env_int(const char* name) {
+    const char* text = std::getenv(name);
+    return text != nullptr ? parse_int(text).value_or(0) : 0;
+}
+
+}  // namespace
+
+Session::Session(int& argc, char**& argv) : host_(host_name()), uncaught_at_start_(std::uncaught_exceptions()) {
+    int provided = MPI_THREAD_SINGLE;
+    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+        throw failure("MPI_Init_thread failed");
+    if (provided < MPI_THREAD_SERIALIZED)
+        throw failure("this MPI provides thread level " + std::to_string(provided) +
+                      ", but the communication thread needs MPI_THREAD_SERIALIZED (" +
+                      std::to_string(MPI_THREAD_SERIALIZED) + ")");
+    auto world = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
+    local_ = split_by_node(*world);
+    world_ = std::move(world);
+
+    // Ranks that may run on the same cores share them: a core that k ranks of the node may use counts 1/k.
+    const std::vector<std::int32_t> mine = allowed_core_map();
+    std::vector<std::int32_t> users = mine;
+    all_reduce_values(*local_, std::span<std::int32_t>(users));
+    double share = 0;
+    allowed_cores_ = 0;
+    for (std::size_t core = 0; core < mine.size(); ++core) {
+        if (mine[core] == 0) continue;
+        ++allowed_cores_;
+        share += 1.0 / users[core];
+    }
+    core_share_ = std::max(1, static_cast<int>(share + 1e-6));
+}
+
+Session::~Session() {
+    // With an exception on its way other ranks may wait in a collective; finalizing would wait with them.
+    if (std::uncaught_exceptions() > uncaught_at_start_) return;
+    local_.reset();
+    world_.reset();
+    MPI_Finalize();
+}
+
+void Session::abort(int status) noexcept {
+    MPI_Abort(MPI_COMM_WORLD, status);
+    std::_Exit(status);
+}
+
+std::string mpi_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    const std::string whole(text.data());
+    // Open MPI: "Open MPI v4.1.4, package: ..."; MPICH: "MPICH Version:\t4.0.2\nMPICH ...".
+    std::string first = whole.substr(0, whole.find_first_of(",\n"));
+    std::replace(first.begin(), first.end(), '\t', ' ');
+    return first;
+}
+
+void check_launch(const Session& session) {
+    if (session.size() > 1) return;
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+        const std::int64_t promised = env_int(name);
+        if (promised > 1)
+            throw usage_error(std::string(name) + "=" + std::to_string(promised) +
+                              " promises more than one rank, but this process is alone in its MPI world (" +
+                              mpi_version() + "): start it with the mpirun of that MPI, or unset " + name);
+    }
+    const std::int64_t tasks = env_int("SLURM_NTASKS");
+    if (tasks > 1)
+        throw usage_error("SLURM_NTASKS=" + std::to_string(tasks) +
+                          " promises more than one rank, but this process is alone in its MPI world (" +
+                          mpi_version() +
+                          "): start it with `srun --mpi=pmix` (Open MPI), `srun --mpi=pmi2` (MPICH) or `mpirun`; for "
+                          "one rank on purpose set SLURM_NTASKS=1");
+}
+
+}  // namespace trireme

@@ -1,0 +1,29 @@
+// The layers that specifications name, one factory each.
+#pragma once
+
+#include "trireme/nn/layer.hpp"
+
+namespace trireme {
+
+std::unique_ptr<Layer> make_linear(const LayerSpec& spec);
+std::unique_ptr<Layer> make_conv(const LayerSpec& spec);
+std::unique_ptr<Layer> make_batchnorm(const LayerSpec& spec);
+std::unique_ptr<Layer> make_layernorm(const LayerSpec& spec);
+std::unique_ptr<Layer> make_activation(const LayerSpec& spec);
+std::unique_ptr<Layer> make_dropout(const LayerSpec& spec);
+std::unique_ptr<Layer> make_pool(const LayerSpec& spec);
+std::unique_ptr<Layer> make_global_average_pool(const LayerSpec& spec);
+std::unique_ptr<Layer> make_flatten(const LayerSpec& spec);
+
+/// Layers one after another; `lines` are consumed from `next` up to the end, or up to shortcut or end.
+std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next);
+
+/// What an activation layer applies; none for every other layer.
+Activation activation_of(const Layer& layer);
+
+/// Bytes of float32 for `elements` per sample and `samples` samples, touched `times` times.
+inline double moved(std::int64_t elements, std::int64_t samples, int times) {
+    return 4.0 * static_cast<double>(elements) * static_cast<double>(samples) * times;
+}
+
+}  // namespace trireme

@@ -1,0 +1,130 @@
+#include "trireme/nn/model.hpp"
+
+#include <cmath>
+
+#include "nn/layers.hpp"
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<LayerSpec> specs_from(const std::vector<std::string>& lines) {
+    std::vector<LayerSpec> specs;
+    for (const std::string& line : lines) specs.emplace_back(line, static_cast<int>(specs.size()));
+    return specs;
+}
+
+/// He et al. 2015: normal with variance 2/fan_in. Glorot and Bengio 2010: uniform within √(6/(fan_in+fan_out)).
+void fill_initial(Ops& ops, const Parameter& parameter, int number, std::uint64_t seed, View weight) {
+    const RandomStream stream(seed, Purpose::init, static_cast<std::uint64_t>(number));
+    const std::int64_t first = parameter.part.begin;
+    const Init& init = parameter.init;
+    switch (init.kind) {
+        case InitKind::kaiming:
+            ops.fill_normal(stream, first, 0, std::sqrt(2.0F / static_cast<float>(init.fan_in)), weight);
+            break;
+        case InitKind::xavier: {
+            const float bound = std::sqrt(6.0F / static_cast<float>(init.fan_in + init.fan_out));
+            ops.fill_uniform(stream, first, -bound, bound, weight);
+            break;
+        }
+        case InitKind::normal: ops.fill_normal(stream, first, 0, init.value, weight); break;
+        case InitKind::constant: ops.fill(weight, init.value); break;
+    }
+}
+
+}  // namespace
+
+LossKind loss_from(const std::string& name) {
+    if (name == "cross_entropy") return LossKind::cross_entropy;
+    if (name == "mse") return LossKind::mse;
+    if (name == "bce") return LossKind::bce;
+    throw usage_error("model.loss=" + name + ": expected cross_entropy, mse or bce");
+}
+
+Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample, std::int64_t outputs,
+             std::int64_t max_samples)
+    : loss_(loss), input_(sample) {
+    const std::vector<LayerSpec> specs = specs_from(description.layers);
+    std::size_t next = 0;
+    layers_ = make_sequence(specs, next);
+    if (next < specs.size()) specs[next].refuse("there is no residual block open here");
+
+    ModelPlan plan{table_, workspace_, description.init, outputs};
+    output_ = layers_->plan(plan, input_, true);
+    if (output_.rank() != 1 || output_[0] != outputs)
+        throw usage_error("the model's output has the shape " + output_.text() + ", but " +
+                          (loss_.kind == LossKind::cross_entropy ? "the data have " + std::to_string(outputs) + " classes"
+                                                                 : "the targets have " + std::to_string(outputs) +
+                                                                       " values each"));
+    const int loss_tick = workspace_.next_tick();
+    output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(0), backward_at(0));
+    d_output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(loss_tick), backward_at(0));
+    table_.lay_out();
+    workspace_.lay_out(max_samples);
+}
+
+Model::~Model() = default;
+
+View Model::forward(LaneContext& lane, View x) const {
+    const View output = lane.tensor(output_tensor_, output_.batched(lane.samples));
+    layers_->forward(lane, x, output);
+    return output;
+}
+
+void Model::loss(LaneContext& lane, View output, View y, const LossSums& sums) const {
+    run_loss(lane, output, y, {}, 1, sums);
+}
+
+void Model::loss_and_backward(LaneContext& lane, View x, View output, View y, float gradient_scale,
+                              const LossSums& sums) const {
+    const View d_output = lane.tensor(d_output_tensor_, output_.batched(lane.samples));
+    run_loss(lane, output, y, d_output, gradient_scale, sums);
+    layers_->backward(lane, x, output, d_output, {});
+}
+
+void Model::run_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
+                     const LossSums& sums) const {
+    if (loss_.kind == LossKind::cross_entropy) {
+        lane.ops->cross_entropy({.logits = output,
+                                 .labels = y,
+                                 .label_smoothing = loss_.label_smoothing,
+                                 .ignore_index = loss_.ignore_index,
+                                 .gradient_scale = gradient_scale,
+                                 .d_logits = d_output,
+                                 .sums = sums});
+        return;
+    }
+    const Regression args{.prediction = output,
+                          .target = {y.data, y.dtype, output.shape},
+                          .gradient_scale = gradient_scale,
+                          .d_prediction = d_output,
+                          .sums = sums};
+    if (loss_.kind == LossKind::mse)
+        lane.ops->mean_squared_error(args);
+    else
+        lane.ops->binary_cross_entropy(args);
+}
+
+void Model::initialize(Ops& ops, const Column& weights, std::uint64_t seed) const {
+    for (ParameterId id = 0; id < table_.count(); ++id)
+        fill_initial(ops, table_[id], id, seed, weights.of(table_[id]));
+}
+
+Work Model::work(std::int64_t samples) const {
+    Work work;
+    layers_->add_work(work, samples, true);
+    return work;
+}
+
+std::string Model::groups_text() const {
+    std::string decays, fixed;
+    for (const Parameter& parameter : table_.all()) {
+        if (parameter.role == Role::statistic) continue;
+        (parameter.decay ? decays : fixed) += " " + parameter.name;
+    }
+    return "weight decay on:" + (decays.empty() ? " none" : decays) +
+           "; not on:" + (fixed.empty() ? " none" : fixed);
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+// The presets, written in the vocabulary of `layer = ...` lines.
+#include <string>
+
+#include "trireme/base/error.hpp"
+#include "trireme/nn/description.hpp"
+
+namespace trireme {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+void need_image(const std::string& arch, const Shape& sample, std::int64_t least) {
+    if (sample.rank() != 3 || sample[1] < least || sample[2] < least)
+        throw usage_error("model.arch=" + arch + " needs samples of shape channels x height x width of at least " +
+                          std::to_string(least) + " pixels, but the data have " + sample.text());
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+/// Hidden layers fc1, fc2, ... and the output layer.
+Lines mlp(const Shape& sample, const PresetOptions& options) {
+    Lines lines;
+    if (sample.rank() > 1) lines.push_back("flatten");
+    int index = 0;
+    for (const std::int64_t width : options.widths) {
+        const std::string suffix = number(++index);
+        lines.push_back("linear out=" + number(width) + " name=fc" + suffix);
+        if (options.batchnorm) lines.push_back("batchnorm name=norm" + suffix);
+        lines.push_back(options.activation);
+        if (options.dropout > 0) lines.push_back("dropout p=" + std::to_string(options.dropout));
+    }
+    lines.push_back("linear out=classes name=head");
+    return lines;
+}
+
+/// Two convolutions with pooling and one hidden linear layer.
+Lines cnn(const Shape& sample, const PresetOptions& options) {
+    need_image("cnn", sample, 4);
+    const std::int64_t channels = options.channels > 0 ? options.channels : 32;
+    Lines lines;
+    for (int stage = 1; stage <= 2; ++stage) {
+        lines.push_back("conv out=" + number(channels * stage) + " kernel=3 padding=1 name=conv" + number(stage));
+        if (options.batchnorm) lines.push_back("batchnorm name=norm" + number(stage));
+        lines.push_back(options.activation);
+        lines.push_back("maxpool kernel=2");
+    }
+    lines.push_back("flatten");
+    lines.push_back("linear out=128 name=fc");
+    lines.push_back(options.activation);
+    if (options.dropout > 0) lines.push_back("dropout p=" + std::to_string(options.dropout));
+    lines.push_back("linear out=classes name=head");
+    return lines;
+}
+
+/// He, Zhang, Ren, Sun: "Deep residual learning for image recognition" (CVPR 2016), table 1, 18 layers. Images
+/// below 64 pixels get the 3x3 stem without pooling that is usual for CIFAR.
+Lines resnet18(const Shape& sample, const PresetOptions& options) {
+    need_image("resnet18", sample, 8);
+    const std::int64_t first = options.channels > 0 ? options.channels : 64;
+    const bool small = sample[1] < 64 || sample[2] < 64;
+    Lines lines;
+    lines.push_back("conv out=" + number(first) +
+                    (small ? " kernel=3 padding=1" : " kernel=7 stride=2 padding=3") + " bias=false name=stem.conv");
+    lines.push_back("batchnorm name=stem.norm");
+    lines.push_back("relu");
+    if (!small) lines.push_back("maxpool kernel=3 stride=2 padding=1");
+    for (int stage = 0; stage < 4; ++stage) {
+        const std::int64_t width = first << stage;
+        for (int block = 0; block < 2; ++block) {
+            const std::string name = "stage" + number(stage + 1) + ".block" + number(block + 1);
+            const bool shrink = stage > 0 && block == 0;
+            const std::string stride = shrink ? " stride=2" : "";
+            lines.push_back("residual");
+            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1" + stride + " bias=false name=" +
+                            name + ".conv1");
+            lines.push_back("batchnorm name=" + name + ".norm1");
+            lines.push_back("relu");
+            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1 bias=false name=" + name + ".conv2");
+            lines.push_back("batchnorm name=" + name + ".norm2");
+            if (shrink) {
+                lines.push_back("shortcut");
+                lines.push_back("conv out=" + number(width) + " kernel=1 stride=2 bias=false name=" + name +
+                                ".shortcut.conv");
+                lines.push_back("batchnorm name=" + name + ".shortcut.norm");
+            }
+            lines.push_back("end");
+            lines.push_back("relu");
+        }
+    }
+    lines.push_back("globalavgpool");
+    lines.push_back("flatten");
+    lines.push_back("linear out=classes name=head");
+    return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample, const PresetOptions& options) {
+    if (arch == "mlp") return mlp(sample, options);
+    if (arch == "cnn") return cnn(sample, options);
+    if (arch == "resnet18") return resnet18(sample, options);
+    throw usage_error("model.arch=" + arch + ": expected mlp, cnn or resnet18");
+}
+
+}  // namespace trireme

@@ -1,0 +1,218 @@
+// Layers one after another, and residual blocks (y = act(main(x) + shortcut(x)), the shortcut being x itself or
+// layers of its own).
+#include <utility>
+
+#include "nn/layers.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+
+namespace trireme {
+namespace {
+
+class Sequence final : public Layer {
+public:
+    void append(std::unique_ptr<Layer> layer) {
+        // An activation that the layer before can apply on the way needs no pass, and no tensor, of its own.
+        const Activation activation = activation_of(*layer);
+        if (activation != Activation::none && !children_.empty() && children_.back().layer->absorb(activation)) return;
+        children_.push_back({std::move(layer)});
+    }
+    bool empty() const { return children_.empty(); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
+        std::vector<int> begin_tick, end_tick;  // first and one past the last tick of each child
+        Shape shape = in;
+        for (std::size_t i = 0; i < children_.size(); ++i) {
+            begin_tick.push_back(plan.workspace.ticks());
+            children_[i].in = shape;
+            shape = children_[i].layer->plan(plan, shape, first && i == 0);
+            children_[i].out = shape;
+            end_tick.push_back(plan.workspace.ticks());
+        }
+        // Between child i and i+1: the activation lives from i's forward to i's backward (which may look at its
+        // output); its gradient from (i+1)'s backward to i's.
+        for (std::size_t i = 0; i + 1 < children_.size(); ++i) {
+            const std::int64_t elements = children_[i].out.count();
+            children_[i].y = plan.workspace.add(elements, 0, DType::f32, forward_at(begin_tick[i]),
+                                                backward_at(begin_tick[i]));
+            children_[i].dy = plan.workspace.add(elements, 0, DType::f32, backward_at(end_tick[i + 1] - 1),
+                                                 backward_at(begin_tick[i]));
+        }
+        return shape;
+    }
+
+    void forward(LaneContext& lane, View x, View y) const override {
+        for (std::size_t i = 0; i < children_.size(); ++i) {
+            const View out = i + 1 < children_.size() ? activation(lane, i) : y;
+            children_[i].layer->forward(lane, x, out);
+            x = out;
+        }
+    }
+
+    void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
+        for (std::size_t i = children_.size(); i-- > 0;) {
+            const View in = i > 0 ? activation(lane, i - 1) : x;
+            const View d_in = i > 0 ? gradient(lane, i - 1) : dx;
+            children_[i].layer->backward(lane, in, y, dy, d_in);
+            y = in;
+            dy = d_in;
+        }
+    }
+
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        for (std::size_t i = 0; i < children_.size(); ++i)
+            children_[i].layer->add_work(work, samples, first && i == 0);
+    }
+
+    bool absorb(Activation activation) override {
+        return !children_.empty() && children_.back().layer->absorb(activation);
+    }
+
+private:
+    struct Child {
+        std::unique_ptr<Layer> layer;
+        Shape in{}, out{};
+        TensorId y = -1, dy = -1;  // [N, out...], absent for the last child
+    };
+    View activation(const LaneContext& lane, std::size_t i) const {
+        return lane.tensor(children_[i].y, children_[i].out.batched(lane.samples));
+    }
+    View gradient(const LaneContext& lane, std::size_t i) const {
+        return lane.tensor(children_[i].dy, children_[i].out.batched(lane.samples));
+    }
+
+    std::vector<Child> children_;
+};
+
+class Residual final : public Layer {
+public:
+    Residual(const LayerSpec& spec, std::unique_ptr<Layer> main, std::unique_ptr<Layer> shortcut)
+        : spec_(spec), main_(std::move(main)), shortcut_(std::move(shortcut)) {
+        spec_.allow({});
+    }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
+        in_ = in;
+        const int begin = plan.workspace.ticks();
+        out_ = main_->plan(plan, in, first);
+        const int shortcut_begin = plan.workspace.ticks();
+        const Shape other = shortcut_ ? shortcut_->plan(plan, in, first) : in;
+        if (!(out_ == other))
+            spec_.refuse("the block ends with " + out_.text() + " but its shortcut with " + other.text() +
+                         "; give the shortcut layers of its own after a `shortcut` line");
+        const int end = plan.workspace.next_tick();
+        const auto add = [&](const Shape& shape, Moment from, Moment to) {
+            return plan.workspace.add(shape.count(), 0, DType::f32, from, to);
+        };
+        // The branches' outputs are looked at again by the backward of their last layers.
+        main_y_ = add(out_, forward_at(begin), backward_at(begin));
+        if (shortcut_) {
+            shortcut_y_ = add(out_, forward_at(shortcut_begin), backward_at(shortcut_begin));
+            shortcut_dy_ = add(out_, backward_at(end), backward_at(shortcut_begin));
+        }
+        if (!first) main_dx_ = add(in_, backward_at(end), backward_at(begin));
+        return out_;
+    }
+
+    void forward(LaneContext& lane, View x, View y) const override {
+        const View main = tensor(lane, main_y_, out_);
+        main_->forward(lane, x, main);
+        View other = x;
+        if (shortcut_) {
+            other = tensor(lane, shortcut_y_, out_);
+            shortcut_->forward(lane, x, other);
+        }
+        lane.ops->add(main, other, activation_, y);
+    }
+
+    void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
+        if (activation_ != Activation::none) lane.ops->activation_backward(activation_, {}, y, dy, dy);
+        // Each branch may overwrite its gradient, so the shortcut gets its own; dx is the sum of both branches'.
+        if (shortcut_) {
+            const View shortcut_dy = tensor(lane, shortcut_dy_, out_);
+            lane.ops->copy(dy, shortcut_dy);
+            shortcut_->backward(lane, x, tensor(lane, shortcut_y_, out_), shortcut_dy, dx);
+        } else if (dx) {
+            lane.ops->copy(dy, dx);
+        }
+        const View main_dx = dx ? tensor(lane, main_dx_, in_) : View{};
+        main_->backward(lane, x, tensor(lane, main_y_, out_), dy, main_dx);
+        if (dx) lane.ops->add_scaled(main_dx, 1, dx);
+    }
+
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        main_->add_work(work, samples, first);
+        if (shortcut_) shortcut_->add_work(work, samples, first);
+        const int masked = activation_ == Activation::none ? 0 : 3;
+        work.bytes += moved(out_.count(), samples, 3 + 2 + masked) + (first ? 0 : moved(in_.count(), samples, 3));
+    }
+
+    bool absorb(Activation activation) override {
+        if (activation != Activation::relu || activation_ != Activation::none) return false;
+        activation_ = activation;
+        return true;
+    }
+
+private:
+    View tensor(const LaneContext& lane, TensorId id, const Shape& sample) const {
+        return lane.tensor(id, sample.batched(lane.samples));
+    }
+
+    LayerSpec spec_;
+    std::unique_ptr<Layer> main_, shortcut_;  // shortcut absent: the identity
+    Shape in_, out_;
+    TensorId main_y_ = -1, shortcut_y_ = -1, shortcut_dy_ = -1;  // [N, out...]
+    TensorId main_dx_ = -1;                                      // [N, in...]
+    Activation activation_ = Activation::none;
+};
+
+using Factory = std::unique_ptr<Layer> (*)(const LayerSpec&);
+
+const std::vector<std::pair<std::string, Factory>>& factories() {
+    static const std::vector<std::pair<std::string, Factory>> table = {
+        {"linear", make_linear},       {"conv", make_conv},
+        {"batchnorm", make_batchnorm}, {"layernorm", make_layernorm},
+        {"relu", make_activation},     {"gelu", make_activation},
+        {"silu", make_activation},     {"tanh", make_activation},
+        {"sigmoid", make_activation},  {"dropout", make_dropout},
+        {"maxpool", make_pool},        {"avgpool", make_pool},
+        {"flatten", make_flatten},     {"globalavgpool", make_global_average_pool},
+    };
+    return table;
+}
+
+std::unique_ptr<Layer> make_residual(const LayerSpec& spec, const std::vector<LayerSpec>& lines, std::size_t& next) {
+    std::unique_ptr<Layer> main = make_sequence(lines, next), shortcut;
+    if (next < lines.size() && lines[next].kind() == "shortcut") shortcut = make_sequence(lines, ++next);
+    if (next == lines.size() || lines[next].kind() != "end") spec.refuse("`layer = end` is missing");
+    ++next;
+    return std::make_unique<Residual>(spec, std::move(main), std::move(shortcut));
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec) {
+    std::vector<std::string> known = {"residual", "shortcut", "end"};
+    for (const auto& [kind, make] : factories()) {
+        if (kind == spec.kind()) return make(spec);
+        known.push_back(kind);
+    }
+    const std::string near = nearest(spec.kind(), known);
+    spec.refuse("unknown layer `" + spec.kind() + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?"));
+}
+
+std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next) {
+    auto sequence = std::make_unique<Sequence>();
+    const std::size_t begin = next;
+    while (next < lines.size() && lines[next].kind() != "shortcut" && lines[next].kind() != "end") {
+        const LayerSpec& spec = lines[next++];
+        sequence->append(spec.kind() == "residual" ? make_residual(spec, lines, next) : make_layer(spec));
+    }
+    if (sequence->empty()) {
+        if (begin < lines.size()) lines[begin].refuse("there is no layer before this line");
+        throw usage_error("the model has no layers: give model.arch or `layer = ...` lines");
+    }
+    return sequence;
+}
+
+}  // namespace trireme

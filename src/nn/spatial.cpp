@@ -1,0 +1,126 @@
+// Layers without parameters that change the extents of images: pooling, global average, flatten.
+#include "nn/layers.hpp"
+#include "nn/window.hpp"
+
+namespace trireme {
+namespace {
+
+class PoolLayer final : public Layer {
+public:
+    explicit PoolLayer(const LayerSpec& spec) : spec_(spec), kind_(spec.kind() == "maxpool" ? Pool::max : Pool::average) {
+        spec.allow({"kernel", "stride", "padding"});
+    }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        window_ = window_from(spec_, in, 0);
+        if (2 * window_.padding_h > window_.kernel_h || 2 * window_.padding_w > window_.kernel_w)
+            spec_.refuse("padding may be at most half the kernel");
+        const Shape out{window_.c, window_.out_h(), window_.out_w()};
+        const int tick = plan.workspace.next_tick();
+        if (kind_ == Pool::max)
+            index_ = plan.workspace.add(out.count(), 0, DType::i32, forward_at(tick), backward_at(tick));
+        return out;
+    }
+    void forward(LaneContext& lane, View x, View y) const override {
+        lane.ops->pool_forward(kind_, of(lane), x, y, lane.training ? index(lane, y.shape) : View{});
+    }
+    void backward(LaneContext& lane, View, View y, View dy, View dx) const override {
+        if (dx) lane.ops->pool_backward(kind_, of(lane), dy, index(lane, y.shape), dx);
+    }
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        const std::int64_t x = window_.c * window_.h * window_.w;
+        const std::int64_t y = window_.c * window_.out_h() * window_.out_w();
+        const int indices = kind_ == Pool::max ? 1 : 0;
+        work.bytes += moved(x, samples, 1) + moved(y, samples, 1 + indices);
+        if (!first) work.bytes += moved(y, samples, 1 + indices) + moved(x, samples, 1);
+    }
+
+private:
+    Window of(const LaneContext& lane) const {
+        Window window = window_;
+        window.n = lane.samples;
+        return window;
+    }
+    View index(const LaneContext& lane, const Shape& shape) const {
+        return index_ < 0 ? View{} : lane.tensor(index_, shape);
+    }
+
+    LayerSpec spec_;
+    Pool kind_;
+    Window window_;
+    TensorId index_ = -1;  // [N, C, H', W'] i32, max pooling
+};
+
+/// [C, H, W] to [C, 1, 1]: average pooling over the whole image.
+class GlobalAveragePool final : public Layer {
+public:
+    explicit GlobalAveragePool(const LayerSpec& spec) : spec_(spec) { spec.allow({}); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        if (in.rank() != 3) spec_.refuse("needs images, but gets " + in.text());
+        plan.workspace.next_tick();
+        window_ = {.c = in[0], .h = in[1], .w = in[2], .out = in[0], .kernel_h = in[1], .kernel_w = in[2]};
+        return {in[0], 1, 1};
+    }
+    void forward(LaneContext& lane, View x, View y) const override {
+        lane.ops->pool_forward(Pool::average, of(lane), x, y, {});
+    }
+    void backward(LaneContext& lane, View, View, View dy, View dx) const override {
+        if (dx) lane.ops->pool_backward(Pool::average, of(lane), dy, {}, dx);
+    }
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        work.bytes += moved(window_.c * window_.h * window_.w, samples, first ? 1 : 2);
+    }
+
+private:
+    Window of(const LaneContext& lane) const {
+        Window window = window_;
+        window.n = lane.samples;
+        return window;
+    }
+    LayerSpec spec_;
+    Window window_;
+};
+
+/// Any sample to one dimension. Images turn from channels-last memory to C, H, W order: the order that weights of a
+/// following linear layer have in other programs.
+class Flatten final : public Layer {
+public:
+    explicit Flatten(const LayerSpec& spec) { spec.allow({}); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        plan.workspace.next_tick();
+        in_ = in;
+        return {in.count()};
+    }
+    void forward(LaneContext& lane, View x, View y) const override {
+        if (reorders())
+            lane.ops->to_channels_first(x, {y.data, y.dtype, x.shape});
+        else
+            lane.ops->copy(x, y);
+    }
+    void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
+        if (!dx) return;
+        if (reorders())
+            lane.ops->to_channels_last({dy.data, dy.dtype, x.shape}, dx);
+        else
+            lane.ops->copy(dy, dx);
+    }
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        work.bytes += moved(in_.count(), samples, first ? 2 : 4);
+    }
+
+private:
+    bool reorders() const { return in_.rank() == 3 && in_[0] > 1 && in_[1] * in_[2] > 1; }
+    Shape in_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_pool(const LayerSpec& spec) { return std::make_unique<PoolLayer>(spec); }
+std::unique_ptr<Layer> make_global_average_pool(const LayerSpec& spec) {
+    return std::make_unique<GlobalAveragePool>(spec);
+}
+std::unique_ptr<Layer> make_flatten(const LayerSpec& spec) { return std::make_unique<Flatten>(spec); }
+
+}  // namespace trireme

@@ -1,0 +1,146 @@
+// Tried with oneDNN 2.6.3; the v3 forms are compiled against its headers, without a run.
+#include "ops/cpu/onednn.hpp"
+
+#include "trireme/base/error.hpp"
+
+namespace trireme::cpu {
+namespace {
+
+using dnnl::algorithm;
+
+algorithm eltwise_algorithm(Activation kind) {
+    switch (kind) {
+        case Activation::relu: return algorithm::eltwise_relu;
+        case Activation::gelu: return algorithm::eltwise_gelu_erf;
+        case Activation::gelu_tanh: return algorithm::eltwise_gelu_tanh;
+        case Activation::silu: return algorithm::eltwise_swish;
+        case Activation::tanh: return algorithm::eltwise_tanh;
+        case Activation::sigmoid: return algorithm::eltwise_logistic;
+        case Activation::none: break;
+    }
+    throw failure("the activation \"none\" has no primitive");
+}
+
+/// swish is x·σ(alpha·x); relu's alpha is the slope below zero.
+float eltwise_alpha(Activation kind) { return kind == Activation::silu ? 1.0F : 0.0F; }
+
+// Scratch is handed in by the caller: the library's own would be shared by all Ops objects of a thread.
+dnnl::primitive_attr attributes() {
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attr;
+}
+
+dnnl::primitive_attr conv_attributes(Activation activation) {
+    dnnl::primitive_attr attr = attributes();
+    if (activation == Activation::none) return attr;
+    dnnl::post_ops after;
+#if DNNL_VERSION_MAJOR >= 3
+    after.append_eltwise(eltwise_algorithm(activation), eltwise_alpha(activation), 0.0F);
+#else
+    after.append_eltwise(1.0F, eltwise_algorithm(activation), eltwise_alpha(activation), 0.0F);
+#endif
+    attr.set_post_ops(after);
+    return attr;
+}
+
+constexpr auto direct = algorithm::convolution_direct;
+constexpr auto training = dnnl::prop_kind::forward_training;
+
+}  // namespace
+
+#if DNNL_VERSION_MAJOR >= 3
+
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation) {
+    if (s.bias.get_size() == 0)
+        return {library.engine, training, direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding,
+                conv_attributes(activation)};
+    return {library.engine, training,    direct,    s.src,     s.weights, s.bias, s.dst,
+            s.strides,      s.dilations, s.padding, s.padding, conv_attributes(activation)};
+}
+
+BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& s) {
+    return {library.engine, direct,    s.src,     s.weights,    s.dst,
+            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none),
+            attributes()};
+}
+
+BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& s) {
+    return {library.engine, direct,    s.src,     s.weights,    s.dst,
+            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none),
+            attributes()};
+}
+
+dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,
+                                                      const dnnl::memory::desc& data) {
+    return {library.engine, training, eltwise_algorithm(kind), data, data, eltwise_alpha(kind), 0.0F, attributes()};
+}
+
+dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, Activation kind,
+                                                        const dnnl::memory::desc& data) {
+    return {library.engine, eltwise_algorithm(kind), data, data, data, eltwise_alpha(kind), 0.0F,
+            forward_eltwise(library, kind, data), attributes()};
+}
+
+#else
+
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation) {
+    using Desc = dnnl::convolution_forward::desc;
+    const Desc desc = s.bias.get_size() == 0
+                          ? Desc(training, direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding)
+                          : Desc(training, direct, s.src, s.weights, s.bias, s.dst, s.strides, s.dilations, s.padding,
+                                 s.padding);
+    return {desc, conv_attributes(activation), library.engine};
+}
+
+BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& s) {
+    return {{direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding},
+            attributes(),
+            library.engine,
+            forward_conv(library, s, Activation::none)};
+}
+
+BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& s) {
+    return {{direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding},
+            attributes(),
+            library.engine,
+            forward_conv(library, s, Activation::none)};
+}
+
+dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,
+                                                      const dnnl::memory::desc& data) {
+    return {{training, eltwise_algorithm(kind), data, eltwise_alpha(kind), 0.0F}, attributes(), library.engine};
+}
+
+dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, Activation kind,
+                                                        const dnnl::memory::desc& data) {
+    return {{eltwise_algorithm(kind), data, data, eltwise_alpha(kind), 0.0F},
+            attributes(),
+            library.engine,
+            forward_eltwise(library, kind, data)};
+}
+
+#endif
+
+dnnl::reorder::primitive_desc reorder_desc(const OneDnn& library, const dnnl::memory::desc& from,
+                                           const dnnl::memory::desc& to, bool add) {
+    dnnl::primitive_attr attr = attributes();
+    if (add) {
+        dnnl::post_ops after;
+        after.append_sum(1.0F);
+        attr.set_post_ops(after);
+    }
+    return {library.engine, from, library.engine, to, attr};
+}
+
+std::string onednn_version() {
+    const dnnl_version_t* v = dnnl_version();
+    return std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
+}
+
+void check(dnnl_status_t status, std::source_location where) {
+    if (status == dnnl_success) return;
+    throw failure("oneDNN: status " + std::to_string(static_cast<int>(status)) + " in " + where.function_name());
+}
+
+}  // namespace trireme::cpu
