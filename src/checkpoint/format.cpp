@@ -14,7 +14,8 @@ namespace {
 /// Calls visit(name, field) for each field of a position: the one list of the attributes of /position.
 template <class AnyPosition, class Visit>
 void for_each_field(AnyPosition& position, Visit visit) {
-    static_assert(sizeof(Position) == 12 * 8, "a field of Position was added or removed: change this list with it");
+    static_assert(sizeof(Position) == 11 * 8,
+                  "a field of Position was added or removed: change this list with it");
     visit("epoch", position.epoch);
     visit("step_in_epoch", position.step_in_epoch);
     visit("updates", position.updates);
@@ -26,7 +27,6 @@ void for_each_field(AnyPosition& position, Visit visit) {
     visit("best", position.best);
     visit("best_step", position.best_step);
     visit("bad_evals", position.bad_evals);
-    visit("finished", position.finished);
 }
 
 std::string now_utc() {
@@ -53,7 +53,8 @@ std::vector<float> read_vector(const io::File& file, const std::string& name) {
 
 template <class T>
 T required(const io::File& file, const std::string& object, const std::string& name, std::optional<T> value) {
-    if (!value) throw data_error(file.path() + ": damaged checkpoint: " + object + " has no attribute " + name);
+    if (!value)
+        throw data_error(file.path() + ": damaged checkpoint: " + object + " has no attribute " + name);
     return *value;
 }
 
@@ -67,14 +68,15 @@ std::string required_text(const io::File& file, const std::string& object, const
 /// Refuses what is no checkpoint, or one of a later format.
 void check_format(const io::File& file) {
     if (file.text_attribute("/", "format") != format_name)
-        throw data_error(file.path() + ": an HDF5 file, but no Trireme checkpoint (its attribute format is not \"" +
+        throw data_error(file.path() +
+                         ": an HDF5 file, but no Trireme checkpoint (its attribute format is not \"" +
                          format_name + "\")");
     const std::int64_t version = required_int(file, "/", "version");
     if (version < 1 || version > format_version)
-        throw data_error(file.path() + ": checkpoint format version " + std::to_string(version) +
-                         ", written by Trireme " + file.text_attribute("/", "trireme").value_or("of unknown version") +
-                         "; this program (" + std::string(build_info().version) + ") reads up to version " +
-                         std::to_string(format_version));
+        throw data_error(
+            file.path() + ": checkpoint format version " + std::to_string(version) + ", written by Trireme " +
+            file.text_attribute("/", "trireme").value_or("of unknown version") + "; this program (" +
+            std::string(build_info().version) + ") reads up to version " + std::to_string(format_version));
 }
 
 Shape shape_of(const io::File& file, const std::string& text) {
@@ -102,12 +104,15 @@ void read_last_elements(const io::File& file, const std::string& group) {
 
 }  // namespace
 
-std::string state_group(const std::string& state) { return "/optim/" + state; }
+std::string state_group(const std::string& state) {
+    return "/optim/" + state;
+}
 
 std::vector<Item> items_of(const ParameterTable& table, const Arena& arena, bool with_states) {
     std::vector<Item> items;
     for (const Parameter& parameter : table.all())
-        items.push_back({"/model/" + parameter.name, &parameter, arena.weights.range(parameter.place).as<float>()});
+        items.push_back(
+            {"/model/" + parameter.name, &parameter, arena.weights.range(parameter.place).as<float>()});
     if (!with_states) return items;
     for (const Column& state : arena.states)
         for (const Parameter& parameter : table.all())
@@ -134,8 +139,8 @@ void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<st
     file.write_text("/config", meta.config);
 
     file.create_group("/data");
-    write_vector(file, "/data/shift", meta.normalization.shift);
-    write_vector(file, "/data/scale", meta.normalization.scale);
+    write_vector(file, "/data/shift", meta.input_shift);
+    write_vector(file, "/data/scale", meta.input_scale);
     file.set_attribute("/data", "sample", meta.sample.text());
     file.set_attribute("/data", "outputs", meta.outputs);
 
@@ -152,8 +157,10 @@ void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<st
 
 CheckpointMeta read_meta(const io::File& file) {
     check_format(file);
-    for (const char* object : {"/position", "/config", "/data", "/data/shift", "/data/scale", "/model", "/optim"})
-        if (!file.has(object)) throw data_error(file.path() + ": damaged checkpoint: " + object + " is missing");
+    for (const char* object :
+         {"/position", "/config", "/data", "/data/shift", "/data/scale", "/model", "/optim"})
+        if (!file.has(object))
+            throw data_error(file.path() + ": damaged checkpoint: " + object + " is missing");
 
     CheckpointMeta meta;
     for_each_field(meta.position, [&](const char* name, auto& value) {
@@ -165,7 +172,8 @@ CheckpointMeta read_meta(const io::File& file) {
             value = required_int(file, "/position", name);
     });
     meta.config = file.read_text("/config");
-    meta.normalization = {read_vector(file, "/data/shift"), read_vector(file, "/data/scale")};
+    meta.input_shift = read_vector(file, "/data/shift");
+    meta.input_scale = read_vector(file, "/data/scale");
     meta.sample = shape_of(file, required_text(file, "/data", "sample"));
     meta.outputs = required_int(file, "/data", "outputs");
     meta.optimizer = required_text(file, "/optim", "name");
@@ -179,7 +187,8 @@ void require_whole(const std::string& path) {
     read_last_elements(file, "/model");
     for (const std::string& state : meta.state_names) {
         if (!file.has(state_group(state)))
-            throw data_error(path + ": damaged checkpoint: optimizer state " + state_group(state) + " is missing");
+            throw data_error(path + ": damaged checkpoint: optimizer state " + state_group(state) +
+                             " is missing");
         read_last_elements(file, state_group(state));
     }
 }

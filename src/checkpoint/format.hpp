@@ -1,5 +1,5 @@
-// What stands where in a checkpoint file: the names, the meta data in and out, and the data sets that belong to a
-// model. The file's format in words: doc/checkpoints.md.
+// What stands where in a checkpoint file: the names, the meta data in and out, and the data sets that belong
+// to a model. The file's format in words: doc/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,16 @@ namespace trireme::checkpoint {
 inline constexpr const char* format_name = "trireme-checkpoint";
 inline constexpr std::int64_t format_version = 1;
 
-/// One parameter in one column: a data set of the file in the parameter's whole shape, an interval of the arena here.
+/// One parameter in one column: a data set of the file in the parameter's whole shape, an interval of the
+/// arena here.
 struct Item {
     std::string dataset;         ///< "/model/0.linear.weight", "/optim/m/0.linear.weight"
     const Parameter* parameter;  ///< its part is what this rank holds
     float* part;                 ///< where that part lies
 };
 
-/// The data sets of a training state, in the order of the table, weights first. Statistics have no optimizer states.
+/// The data sets of a training state, in the order of the table, weights first. Statistics have no optimizer
+/// states.
 std::vector<Item> items_of(const ParameterTable& table, const Arena& arena, bool with_states);
 
 std::string state_group(const std::string& state);  ///< "/optim/m"
@@ -31,7 +33,8 @@ void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<st
 /// @throws Error (bad_data) naming the file when it is foreign, newer than this program, or lacks something.
 CheckpointMeta read_meta(const io::File& file);
 
-/// Opens a file and reads the last element of each of its data sets. @throws Error (bad_data) naming what is damaged.
+/// Opens a file and reads the last element of each of its data sets. @throws Error (bad_data) naming what is
+/// damaged.
 void require_whole(const std::string& path);
 
 }  // namespace trireme::checkpoint

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "checkpoint/format.hpp"
 #include "trireme/base/error.hpp"
@@ -20,8 +21,8 @@ void broadcast_meta(Communicator& comm, CheckpointMeta& meta) {
     static_assert(std::is_trivially_copyable_v<Position>);
     comm.broadcast(view_of(reinterpret_cast<std::uint8_t*>(&meta.position), Shape{sizeof(Position)}), 0);
     meta.config = broadcast_text(comm, meta.config);
-    broadcast_vector(comm, meta.normalization.shift);
-    broadcast_vector(comm, meta.normalization.scale);
+    broadcast_vector(comm, meta.input_shift);
+    broadcast_vector(comm, meta.input_scale);
     std::vector<std::int64_t> dims(meta.sample.begin(), meta.sample.end());
     broadcast_vector(comm, dims);
     meta.sample = Shape{};
@@ -42,10 +43,12 @@ public:
         for (const Parameter& parameter : table_.all())
             compare("parameter " + parameter.name, "/model/" + parameter.name, parameter);
         for (const std::string& name : file_.children("/model")) {
-            const bool known = std::any_of(table_.all().begin(), table_.all().end(),
-                                           [&](const Parameter& parameter) { return parameter.name == name; });
+            const bool known =
+                std::any_of(table_.all().begin(), table_.all().end(),
+                            [&](const Parameter& parameter) { return parameter.name == name; });
             if (!known)
-                found_.push_back("parameter " + name + " (" + file_.open("/model/" + name).info().shape.text() +
+                found_.push_back("parameter " + name + " (" +
+                                 file_.open("/model/" + name).info().shape.text() +
                                  ") of the file is not in the model");
         }
     }
@@ -76,7 +79,8 @@ public:
         if (found_.empty()) return;
         constexpr std::size_t shown = 6;
         std::string list;
-        for (std::size_t i = 0; i < std::min(shown, found_.size()); ++i) list += (i > 0 ? "; " : "") + found_[i];
+        for (std::size_t i = 0; i < std::min(shown, found_.size()); ++i)
+            list += (i > 0 ? "; " : "") + found_[i];
         if (found_.size() > shown) list += "; and " + std::to_string(found_.size() - shown) + " more";
         throw data_error(file_.path() + " does not fit the model: " + list);
     }

@@ -17,7 +17,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-", suffix = ".h5", temporary_mark = ".h5.tmp-";
 
-fs::path folder_in(const std::string& run_dir) { return fs::path(run_dir) / "checkpoints"; }
+fs::path folder_in(const std::string& run_dir) {
+    return fs::path(run_dir) / "checkpoints";
+}
 
 /// The number in "step-00000042.h5", or nothing.
 std::optional<std::int64_t> step_of(std::string_view name) {
@@ -46,7 +48,8 @@ std::string fault_of(const std::string& path) {
     }
 }
 
-/// Only checkpoints that can be resumed from count: damaged ones must not push them out. Older damaged ones go too.
+/// Only checkpoints that can be resumed from count: damaged ones must not push them out. Older damaged ones
+/// go too.
 void remove_old(const std::string& run_dir, std::int64_t keep) {
     std::int64_t kept = 0;
     std::error_code ignored;  // what cannot be removed does no harm
@@ -68,7 +71,9 @@ std::string step_checkpoint_path(const std::string& run_dir, std::int64_t step) 
     return (folder_in(run_dir) / name.data()).string();
 }
 
-std::string best_checkpoint_path(const std::string& run_dir) { return (folder_in(run_dir) / "best.h5").string(); }
+std::string best_checkpoint_path(const std::string& run_dir) {
+    return (folder_in(run_dir) / "best.h5").string();
+}
 
 std::vector<std::string> step_checkpoints(const std::string& run_dir) {
     std::vector<std::pair<std::int64_t, std::string>> found;

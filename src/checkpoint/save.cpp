@@ -14,6 +14,7 @@
 #include "checkpoint/format.hpp"
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
 #include "trireme/comm/agree.hpp"
 
 namespace trireme {
@@ -29,8 +30,9 @@ using checkpoint::Item;
 /// A file or folder opened for a system call of its own; HDF5 keeps its descriptors to itself.
 class Descriptor {
 public:
-    Descriptor(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC)) {
-        if (fd_ < 0) fail_system("cannot open " + path);
+    Descriptor(const std::string& path, int flags)
+        : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+        if (fd_ < 0) fail_system((flags & O_CREAT) != 0 ? "cannot create " + path : "cannot open " + path);
     }
     ~Descriptor() { ::close(fd_); }
     Descriptor(const Descriptor&) = delete;
@@ -39,11 +41,12 @@ public:
     void sync() const {
         if (::fsync(fd_) != 0) fail_system("cannot sync " + path_);
     }
-    /// Takes the disk's blocks for the whole file, so that a full disk is noticed here. Where the file system cannot
-    /// do that, writing will tell.
-    void reserve(std::int64_t bytes) const {
-        if (::fallocate(fd_, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR)
-            fail_system("cannot reserve " + std::to_string(bytes) + " bytes for " + path_);
+    /// Takes the disk's blocks for so many bytes, so that a full disk or a limit is noticed here. Where the
+    /// file system cannot do that, writing will tell. mode: 0 makes the file at least that long,
+    /// FALLOC_FL_KEEP_SIZE does not.
+    void reserve(std::int64_t bytes, int mode) const {
+        if (::fallocate(fd_, mode, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+            fail_system("cannot reserve " + bytes_text(static_cast<double>(bytes)) + " for " + path_);
     }
 
 private:
@@ -74,7 +77,8 @@ struct Piece {
 std::vector<Range> gather_parts(Communicator& comm, const ParameterTable& table) {
     const auto parameters = static_cast<std::size_t>(table.count());
     std::vector<std::int64_t> mine, all(2 * parameters * static_cast<std::size_t>(comm.size()));
-    for (const Parameter& parameter : table.all()) mine.insert(mine.end(), {parameter.part.begin, parameter.part.end});
+    for (const Parameter& parameter : table.all())
+        mine.insert(mine.end(), {parameter.part.begin, parameter.part.end});
     comm.all_gather(view_of(mine.data(), Shape{static_cast<std::int64_t>(mine.size())}),
                     view_of(all.data(), Shape{static_cast<std::int64_t>(all.size())}));
     std::vector<Range> parts(all.size() / 2);
@@ -103,7 +107,8 @@ void check_cover(const Parameter& parameter, std::vector<Range> parts) {
 std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const Arena& arena,
                           std::int64_t parallel_from_elements) {
     const std::vector<Range> parts = gather_parts(comm, table);
-    const auto ranks = static_cast<std::size_t>(comm.size()), parameters = static_cast<std::size_t>(table.count());
+    const auto ranks = static_cast<std::size_t>(comm.size()),
+               parameters = static_cast<std::size_t>(table.count());
     std::vector<Range> mine(parameters);
     std::vector<bool> shared(parameters);
     for (std::size_t p = 0; p < parameters; ++p) {
@@ -112,7 +117,8 @@ std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const
         for (std::size_t r = 0; r < ranks; ++r) held[r] = parts[r * parameters + p];
         check_cover(parameter, held);
         const auto here = held.begin() + comm.rank();
-        mine[p] = part_of(*here, std::count(held.begin(), held.end(), *here), std::count(held.begin(), here, *here));
+        mine[p] = part_of(*here, std::count(held.begin(), held.end(), *here),
+                          std::count(held.begin(), here, *here));
         const std::int64_t count = parameter.shape.count();
         shared[p] = ranks > 1 && (count >= parallel_from_elements || held[0].size() != count);
     }
@@ -124,26 +130,41 @@ std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const
     return pieces;
 }
 
+/// At least what the file will take.
+std::int64_t bytes_of(const CheckpointMeta& meta, const std::vector<Piece>& pieces) {
+    constexpr std::int64_t fixed = 64 << 10, header = 4 << 10;  // measured: 11 KiB, and 0.8 KiB a data set
+    std::int64_t bytes = fixed + static_cast<std::int64_t>(meta.config.size());
+    for (const Piece& piece : pieces)
+        bytes += header + piece.item.parameter->shape.count() * static_cast<std::int64_t>(sizeof(float));
+    return bytes;
+}
+
 /// The file's whole structure, the meta data, and the pieces that rank 0 writes alone.
 void write_alone(const std::string& path, const Arena& arena, const CheckpointMeta& meta,
                  const std::vector<Piece>& pieces) {
     std::vector<std::string> state_names;
     for (const Column& state : arena.states) state_names.push_back(state.name());
 
+    // The space is there before HDF5 writes anything, and again after it has emptied the file: HDF5 1.10 does
+    // not get over a failed write of its own structures and takes the process down when it ends.
+    const std::int64_t bytes = bytes_of(meta, pieces);
+    const Descriptor space(path, O_WRONLY | O_CREAT | O_EXCL);
+    space.reserve(bytes, 0);
     io::File file(path, io::Access::create);
+    space.reserve(bytes, FALLOC_FL_KEEP_SIZE);
+
     checkpoint::write_meta(file, meta, state_names);
-    bool any_shared = false;
     for (const Piece& piece : pieces) {
         const Shape& shape = piece.item.parameter->shape;
         io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);
-        any_shared = any_shared || piece.shared;
         if (!piece.shared) dataset.write_flat({0, shape.count()}, DType::f32, piece.item.part);
     }
     file.close();
-    if (any_shared) Descriptor(path, O_WRONLY).reserve(static_cast<std::int64_t>(fs::file_size(path)));
+    space.reserve(static_cast<std::int64_t>(fs::file_size(path)), 0);
 }
 
-/// Runs steps that may fail here but not on other ranks, and keeps the first error until all ranks agree on it.
+/// Runs steps that may fail here but not on other ranks, and keeps the first error until all ranks agree on
+/// it.
 class Attempts {
 public:
     template <class Step>
@@ -164,8 +185,8 @@ private:
     std::exception_ptr error_;
 };
 
-/// The shared pieces. Opening, writing and closing are collective, so a rank whose write failed still takes part in
-/// all that follow, and the ranks agree at the end.
+/// The shared pieces. Opening, writing and closing are collective, so a rank whose write failed still takes
+/// part in all that follow, and the ranks agree at the end.
 void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces) {
     Attempts attempt;
     std::optional<io::File> file;
@@ -198,13 +219,14 @@ double publish(const std::string& temporary, const std::string& path, const std:
         for (const Piece& piece : pieces) {
             const Shape found = file.open(piece.item.dataset).info().shape;
             if (!(found == piece.item.parameter->shape))
-                throw failure(temporary + ":" + piece.item.dataset + " has shape " + found.text() + " after writing " +
-                              piece.item.parameter->shape.text());
+                throw failure(temporary + ":" + piece.item.dataset + " has shape " + found.text() +
+                              " after writing " + piece.item.parameter->shape.text());
         }
     }
     const auto bytes = static_cast<double>(fs::file_size(temporary));
     Descriptor(temporary, O_RDONLY).sync();
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_system("cannot rename " + temporary + " to " + path);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+        fail_system("cannot rename " + temporary + " to " + path);
     Descriptor(folder_of(path), O_RDONLY | O_DIRECTORY).sync();
     return bytes;
 }
@@ -218,7 +240,8 @@ void create_folder(const std::string& folder) {
 }  // namespace
 
 SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table,
-                                const Arena& arena, const CheckpointMeta& meta, std::int64_t parallel_from_elements) {
+                                const Arena& arena, const CheckpointMeta& meta,
+                                std::int64_t parallel_from_elements) {
     const Stopwatch watch;
     const std::string temporary = broadcast_text(comm, comm.rank() == 0 ? temporary_name(path) : "");
     double bytes = 0;
@@ -234,7 +257,8 @@ SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, con
     } catch (const Error& error) {
         std::error_code ignored;
         if (comm.rank() == 0) fs::remove(temporary, ignored);
-        throw Error(Status::failed, "checkpoint " + path + " could not be saved: " + error.what(), error.scope());
+        throw Error(Status::failed, "checkpoint " + path + " could not be saved: " + error.what(),
+                    error.scope());
     }
     return {path, broadcast_value(comm, bytes), watch.seconds()};
 }

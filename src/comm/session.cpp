@@ -40,9 +40,13 @@ std::int64_t env_int(const char* name) {
 }  // namespace
 
 Session::Session(int& argc, char**& argv) : host_(host_name()), uncaught_at_start_(std::uncaught_exceptions()) {
-    int provided = MPI_THREAD_SINGLE;
-    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+    // A host program (a test runner) may have started MPI already; then it also ends it.
+    int running = 0, provided = MPI_THREAD_SINGLE;
+    MPI_Initialized(&running);
+    owns_mpi_ = running == 0;
+    if (owns_mpi_ && MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         throw failure("MPI_Init_thread failed");
+    if (!owns_mpi_) MPI_Query_thread(&provided);
     if (provided < MPI_THREAD_SERIALIZED)
         throw failure("this MPI provides thread level " + std::to_string(provided) +
                       ", but the communication thread needs MPI_THREAD_SERIALIZED (" +
@@ -70,7 +74,7 @@ Session::~Session() {
     if (std::uncaught_exceptions() > uncaught_at_start_) return;
     local_.reset();
     world_.reset();
-    MPI_Finalize();
+    if (owns_mpi_) MPI_Finalize();
 }
 
 void Session::abort(int status) noexcept {

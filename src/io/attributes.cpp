@@ -19,20 +19,24 @@ Id text_type(std::size_t length) {
     return type;
 }
 
-void write_attribute(const File::Handle& file, const std::string& object, const std::string& name, hid_t stored_type,
-                     hid_t type, const void* value) {
+void write_attribute(const File::Handle& file, const std::string& object, const std::string& name,
+                     hid_t stored_type, hid_t type, const void* value) {
     const Lock lock;
     const std::string place = attribute_name(file, object, name);
-    const Id owner(check(H5Oopen(file.file, object.c_str(), H5P_DEFAULT), Status::failed, place, "no such object"), H5Oclose);
+    const Id owner(
+        check(H5Oopen(file.file, object.c_str(), H5P_DEFAULT), Status::failed, place, "no such object"),
+        H5Oclose);
     if (H5Aexists(owner, name.c_str()) > 0) H5Adelete(owner, name.c_str());
     const Id space(H5Screate(H5S_SCALAR), H5Sclose);
-    const Id attribute(H5Acreate2(owner, name.c_str(), stored_type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+    const Id attribute(H5Acreate2(owner, name.c_str(), stored_type, space, H5P_DEFAULT, H5P_DEFAULT),
+                       H5Aclose);
     check(static_cast<hid_t>(attribute), Status::failed, place, "cannot be created");
     check(H5Awrite(attribute, type, value), Status::failed, place, "cannot be written");
 }
 
 /// Invalid where the object or the attribute is missing.
-Id open_attribute(const File& file, const File::Handle& handle, const std::string& object, const std::string& name) {
+Id open_attribute(const File& file, const File::Handle& handle, const std::string& object,
+                  const std::string& name) {
     if (!file.has(object)) return {};
     const Id owner(H5Oopen(handle.file, object.c_str(), H5P_DEFAULT), H5Oclose);
     if (owner < 0 || H5Aexists(owner, name.c_str()) <= 0) return {};
@@ -49,7 +53,8 @@ std::optional<T> number_attribute(const File& file, const File::Handle& handle, 
     const Id stored(H5Aget_type(attribute), H5Tclose);
     dtype_of_file_type(stored, place);
     const Id space(H5Aget_space(attribute), H5Sclose);
-    if (H5Sget_simple_extent_npoints(space) != 1) fail(Status::bad_data, place, "expected one number, found several");
+    if (H5Sget_simple_extent_npoints(space) != 1)
+        fail(Status::bad_data, place, "expected one number, found several");
     T value{};
     check(H5Aread(attribute, memory_type(type), &value), Status::bad_data, place, "cannot be read");
     return value;
@@ -120,16 +125,19 @@ void File::write_text(const std::string& dataset, const std::string& text) {
     const Id type = text_type(std::max<std::size_t>(text.size(), 1));
     const Id space(H5Screate(H5S_SCALAR), H5Sclose), links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     H5Pset_create_intermediate_group(links, 1);
-    const Id id(H5Dcreate2(handle_->file, dataset.c_str(), type, space, links, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+    const Id id(H5Dcreate2(handle_->file, dataset.c_str(), type, space, links, H5P_DEFAULT, H5P_DEFAULT),
+                H5Dclose);
     check(static_cast<hid_t>(id), Status::failed, place, "cannot be created");
-    check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()), Status::failed, place, "cannot be written");
+    check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()), Status::failed, place,
+          "cannot be written");
 }
 
 std::string File::read_text(const std::string& dataset) const {
     const Lock lock;
     const std::string place = handle_->path + ":" + dataset;
     if (!is_dataset(dataset)) fail(Status::bad_data, place, "expected a text, found none");
-    const Id id(check(H5Dopen2(handle_->file, dataset.c_str(), H5P_DEFAULT), Status::bad_data, place, "cannot be opened"),
+    const Id id(check(H5Dopen2(handle_->file, dataset.c_str(), H5P_DEFAULT), Status::bad_data, place,
+                      "cannot be opened"),
                 H5Dclose);
     const Id stored(H5Dget_type(id), H5Tclose), space(H5Dget_space(id), H5Sclose);
     return read_any_text(stored, space, place, [&](hid_t type, void* to) {

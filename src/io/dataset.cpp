@@ -14,10 +14,12 @@ Id access_with_cache(const DatasetInfo& info, std::int64_t cache_bytes) {
     std::int64_t chunks = 1;
     for (int axis = 0; axis < info.shape.rank(); ++axis)
         chunks *= (info.shape[axis] + (*info.chunk)[axis] - 1) / (*info.chunk)[axis];
-    const std::int64_t kept = std::clamp(cache_bytes / std::max<std::int64_t>(chunk_bytes, 1), std::int64_t{1}, chunks);
+    const std::int64_t kept =
+        std::clamp(cache_bytes / std::max<std::int64_t>(chunk_bytes, 1), std::int64_t{1}, chunks);
     // Ten slots a chunk, odd, keep two chunks from sharing one, in which they would evict each other.
     const std::int64_t slots = std::min<std::int64_t>(10 * kept, std::int64_t{1} << 22) | 1;
-    H5Pset_chunk_cache(properties, static_cast<std::size_t>(slots), static_cast<std::size_t>(kept * chunk_bytes), 0.0);
+    H5Pset_chunk_cache(properties, static_cast<std::size_t>(slots),
+                       static_cast<std::size_t>(kept * chunk_bytes), 0.0);
     return properties;
 }
 
@@ -25,7 +27,8 @@ Shape shape_of(hid_t space, const std::string& name) {
     const int rank = H5Sget_simple_extent_ndims(space);
     if (rank > Shape::max_rank)
         fail(Status::bad_data, name,
-             "expected at most " + std::to_string(Shape::max_rank) + " dimensions, found " + std::to_string(rank));
+             "expected at most " + std::to_string(Shape::max_rank) + " dimensions, found " +
+                 std::to_string(rank));
     hsize_t dims[Shape::max_rank] = {};
     Shape shape;
     if (H5Sget_simple_extent_dims(space, dims, nullptr) < 0) return shape;
@@ -37,7 +40,8 @@ DatasetInfo describe(hid_t dataset, const std::string& name) {
     DatasetInfo info;
     const Id type(check(H5Dget_type(dataset), Status::bad_data, name, "its type cannot be read"), H5Tclose);
     info.dtype = dtype_of_file_type(type, name);
-    const Id space(check(H5Dget_space(dataset), Status::bad_data, name, "its extents cannot be read"), H5Sclose);
+    const Id space(check(H5Dget_space(dataset), Status::bad_data, name, "its extents cannot be read"),
+                   H5Sclose);
     info.shape = shape_of(space, name);
     const Id creation(H5Dget_create_plist(dataset), H5Pclose);
     if (H5Pget_layout(creation) != H5D_CHUNKED) return info;
@@ -49,10 +53,12 @@ DatasetInfo describe(hid_t dataset, const std::string& name) {
     return info;
 }
 
-std::shared_ptr<Dataset::Handle> handle_of(const std::shared_ptr<File::Handle>& file, Id dataset, const std::string& name) {
+std::shared_ptr<Dataset::Handle> handle_of(const std::shared_ptr<File::Handle>& file, Id dataset,
+                                           const std::string& name) {
     auto handle = std::make_shared<Dataset::Handle>();
     handle->file = file;
-    handle->space = Id(check(H5Dget_space(dataset), file->blame(), name, "its extents cannot be read"), H5Sclose);
+    handle->space =
+        Id(check(H5Dget_space(dataset), file->blame(), name, "its extents cannot be read"), H5Sclose);
     handle->dataset = std::move(dataset);
     if (file->parallel) {
         handle->collective = Id(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
@@ -64,17 +70,19 @@ std::shared_ptr<Dataset::Handle> handle_of(const std::shared_ptr<File::Handle>& 
 void expect_within(const std::string& name, Range range, std::int64_t size, const char* unit) {
     if (range.begin >= 0 && range.begin <= range.end && range.end <= size) return;
     fail(Status::bad_data, name,
-         std::string("expected ") + unit + " " + std::to_string(range.begin) + " to " + std::to_string(range.end) + ", found " +
-             std::to_string(size));
+         std::string("expected ") + unit + " " + std::to_string(range.begin) + " to " +
+             std::to_string(range.end) + ", found " + std::to_string(size));
 }
 
 enum class Way { read, write };
 
-/// Moves the selected elements between the file and `memory`.
-void transfer(const Dataset::Handle& handle, const std::string& name, Way way, std::int64_t count, DType type, void* memory,
-              hid_t properties) {
-    const hsize_t extent = static_cast<hsize_t>(count);
-    const Id space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+/// Moves the selected elements between the file and `memory`, in which they lie one behind the other in this
+/// shape.
+void transfer(const Dataset::Handle& handle, const std::string& name, Way way, const Shape& shape, DType type,
+              void* memory, hid_t properties) {
+    hsize_t dims[Shape::max_rank] = {};
+    std::copy(shape.begin(), shape.end(), dims);
+    const Id space(H5Screate_simple(shape.rank(), dims, nullptr), H5Sclose);
     const hid_t element = memory_type(type);
     const herr_t status = way == Way::read
                               ? H5Dread(handle.dataset, element, space, handle.space, properties, memory)
@@ -82,18 +90,19 @@ void transfer(const Dataset::Handle& handle, const std::string& name, Way way, s
     check(status, handle.file->blame(), name, way == Way::read ? "cannot be read" : "cannot be written");
 }
 
-void transfer_rows(const Dataset::Handle& handle, const DatasetInfo& info, const std::string& name, Way way, Range rows,
-                   DType type, void* memory) {
-    const std::int64_t count = rows.size() * (info.shape.rank() > 0 ? info.shape.inner().count() : 1);
-    if (count == 0) return;
+void transfer_rows(const Dataset::Handle& handle, const DatasetInfo& info, const std::string& name, Way way,
+                   Range rows, DType type, void* memory) {
+    // The same shape in memory as in the file: otherwise the library goes through chunks element by element.
+    const Shape shape = info.shape.rank() > 0 ? info.shape.inner().batched(rows.size()) : Shape{1};
+    if (shape.count() == 0) return;
     select_rows(handle.space, info.shape, rows);
-    transfer(handle, name, way, count, type, memory, H5P_DEFAULT);
+    transfer(handle, name, way, shape, type, memory, H5P_DEFAULT);
 }
 
-/// In pieces that the library and MPI-IO can move at once. In a parallel file the number of pieces depends on the data
-/// set alone, so that all ranks make the same number of collective calls.
-void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const std::string& name, Way way, Range range,
-                   DType type, void* memory) {
+/// In pieces that the library and MPI-IO can move at once. In a parallel file the number of pieces depends on
+/// the data set alone, so that all ranks make the same number of collective calls.
+void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const std::string& name, Way way,
+                   Range range, DType type, void* memory) {
     const std::int64_t bytes = static_cast<std::int64_t>(size_of(type));
     const std::int64_t piece = std::max<std::int64_t>(handle.file->largest_transfer / bytes, 1);
     const bool parallel = handle.file->parallel;
@@ -102,7 +111,8 @@ void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const
     for (std::int64_t done = 0; done < longest; done += piece) {
         const Range part = intersect(range, {range.begin + done, range.begin + done + piece});
         select_flat(handle.space, info.shape, part);
-        transfer(handle, name, way, part.size(), type, part.empty() ? &nothing : static_cast<char*>(memory) + done * bytes,
+        transfer(handle, name, way, Shape{part.size()}, type,
+                 part.empty() ? &nothing : static_cast<char*>(memory) + done * bytes,
                  parallel ? static_cast<hid_t>(handle.collective) : hid_t{H5P_DEFAULT});
     }
 }
@@ -130,7 +140,8 @@ void Dataset::grow(std::int64_t rows) {
     hsize_t dims[Shape::max_rank] = {};
     std::copy(info_.shape.begin(), info_.shape.end(), dims);
     check(H5Dset_extent(handle_->dataset, dims), Status::failed, name_, "cannot be extended");
-    handle_->space = Id(check(H5Dget_space(handle_->dataset), Status::failed, name_, "its extents cannot be read"), H5Sclose);
+    handle_->space = Id(
+        check(H5Dget_space(handle_->dataset), Status::failed, name_, "its extents cannot be read"), H5Sclose);
 }
 
 void Dataset::read_flat(Range range, DType as, void* to) const {
@@ -149,9 +160,11 @@ Dataset File::open(const std::string& dataset, std::int64_t chunk_cache_bytes) c
     const Lock lock;
     const std::string name = handle_->path + ":" + dataset;
     if (!is_dataset(dataset))
-        fail(Status::bad_data, name, has(dataset) ? "expected a data set, found a group" : "expected a data set, found none");
+        fail(Status::bad_data, name,
+             has(dataset) ? "expected a data set, found a group" : "expected a data set, found none");
     const auto open_as = [&](hid_t properties) {
-        return Id(check(H5Dopen2(handle_->file, dataset.c_str(), properties), handle_->blame(), name, "cannot be opened"),
+        return Id(check(H5Dopen2(handle_->file, dataset.c_str(), properties), handle_->blame(), name,
+                        "cannot be opened"),
                   H5Dclose);
     };
     Id id = open_as(H5P_DEFAULT);
@@ -163,7 +176,8 @@ Dataset File::open(const std::string& dataset, std::int64_t chunk_cache_bytes) c
     return {handle_of(handle_, std::move(id), name), std::move(info), name};
 }
 
-Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape, std::int64_t rows_per_chunk, int deflate) {
+Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape, std::int64_t rows_per_chunk,
+                     int deflate) {
     const Lock lock;
     const std::string name = handle_->path + ":" + dataset;
     DatasetInfo info{dtype, shape, std::nullopt, false};
@@ -178,18 +192,20 @@ Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape
         hsize_t chunk[Shape::max_rank] = {};
         std::copy(info.chunk->begin(), info.chunk->end(), chunk);
         check(H5Pset_chunk(creation, shape.rank(), chunk), Status::failed, name, "cannot be cut into chunks");
-        if (deflate > 0) check(H5Pset_deflate(creation, static_cast<unsigned>(deflate)), Status::failed, name, "gzip");
+        if (deflate > 0)
+            check(H5Pset_deflate(creation, static_cast<unsigned>(deflate)), Status::failed, name, "gzip");
     } else {
         // Allocated at once and not filled: rank 0 lays out the file, all ranks then write their parts.
         H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
         H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
     }
-    const Id space(shape.rank() > 0 ? H5Screate_simple(shape.rank(), dims, limits) : H5Screate(H5S_SCALAR), H5Sclose);
+    const Id space(shape.rank() > 0 ? H5Screate_simple(shape.rank(), dims, limits) : H5Screate(H5S_SCALAR),
+                   H5Sclose);
     const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
     H5Pset_create_intermediate_group(links, 1);
     const Id access = access_with_cache(info, default_chunk_cache);
-    Id id(check(H5Dcreate2(handle_->file, dataset.c_str(), file_type(dtype), space, links, creation, access), Status::failed,
-                name, "cannot be created"),
+    Id id(check(H5Dcreate2(handle_->file, dataset.c_str(), file_type(dtype), space, links, creation, access),
+                Status::failed, name, "cannot be created"),
           H5Dclose);
     return {handle_of(handle_, std::move(id), name), std::move(info), name};
 }

@@ -13,21 +13,27 @@
 namespace trireme::io {
 namespace {
 
-Id access_properties() {
+Id access_properties(Access access) {
     Id properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-    // Several jobs may read one file, and a directory may be read-only; files are written under names of their own.
+    // Several jobs may read one file, and a directory may be read-only; files are written under names of
+    // their own.
     H5Pset_file_locking(properties, false, true);
     // An explicit close means closed, whatever data sets are still held.
     H5Pset_fclose_degree(properties, H5F_CLOSE_STRONG);
+    // Rows are read at random, whole runs at once: the library's own reading ahead would fetch 64 KiB for
+    // each.
+    if (access == Access::read) H5Pset_sieve_buf_size(properties, 0);
     return properties;
 }
 
-/// "eof = 700, ..., stored_eof = 1234" of the library's message as a sentence; empty when it says something else.
+/// "eof = 700, ..., stored_eof = 1234" of the library's message as a sentence; empty when it says something
+/// else.
 std::string truncation(const std::string& reason) {
     const auto number_after = [&](const std::string& mark) {
         const auto at = reason.find(mark);
-        return at == std::string::npos ? std::string()
-                                       : reason.substr(at + mark.size(), reason.find(',', at) - at - mark.size());
+        return at == std::string::npos
+                   ? std::string()
+                   : reason.substr(at + mark.size(), reason.find(',', at) - at - mark.size());
     };
     const std::string found = number_after(" eof = "), expected = number_after("stored_eof = ");
     if (found.empty() || expected.empty()) return {};
@@ -36,9 +42,12 @@ std::string truncation(const std::string& reason) {
 
 [[noreturn]] void refuse_to_open(const std::string& path) {
     const std::string reason = hdf5_reason();
-    if (const std::string sentence = truncation(reason); !sentence.empty()) fail(Status::bad_data, path, sentence);
-    if (H5Fis_hdf5(path.c_str()) == 0) fail(Status::bad_data, path, "expected an HDF5 file, found something else");
-    fail(Status::bad_data, path, "expected a whole HDF5 file, found one that cannot be opened (" + reason + ")");
+    if (const std::string sentence = truncation(reason); !sentence.empty())
+        fail(Status::bad_data, path, sentence);
+    if (H5Fis_hdf5(path.c_str()) == 0)
+        fail(Status::bad_data, path, "expected an HDF5 file, found something else");
+    fail(Status::bad_data, path,
+         "expected a whole HDF5 file, found one that cannot be opened (" + reason + ")");
 }
 
 Id open_file(const std::string& path, Access access, const Id& properties) {
@@ -62,7 +71,7 @@ std::shared_ptr<File::Handle> open_alone(const std::string& path, Access access)
     auto handle = std::make_shared<File::Handle>();
     handle->path = path;
     handle->access = access;
-    handle->file = open_file(path, access, access_properties());
+    handle->file = open_file(path, access, access_properties(access));
     return handle;
 }
 
@@ -82,13 +91,15 @@ File::File(const std::string& path, Access access, Communicator& comm) {
     handle_->path = path;
     handle_->access = access;
     handle_->parallel = true;
-    const Id properties = access_properties();
+    const Id properties = access_properties(access);
     check(H5Pset_fapl_mpio(properties, mpi_comm_of(comm), MPI_INFO_NULL), Status::failed, path,
           "cannot be opened by several ranks");
     handle_->file = open_file(path, access, properties);
 }
 
-const std::string& File::path() const { return handle_->path; }
+const std::string& File::path() const {
+    return handle_->path;
+}
 
 bool File::has(const std::string& object) const {
     const Lock lock;
@@ -138,16 +149,20 @@ void File::create_group(const std::string& group) {
     check(id.operator hid_t(), Status::failed, handle_->path + ":" + group, "the group cannot be created");
 }
 
-void File::limit_transfers(std::int64_t bytes) { handle_->largest_transfer = bytes; }
+void File::limit_transfers(std::int64_t bytes) {
+    handle_->largest_transfer = bytes;
+}
 
 void File::flush() {
     const Lock lock;
     check(H5Fflush(handle_->file, H5F_SCOPE_GLOBAL), Status::failed, handle_->path, "cannot be written");
     if (handle_->parallel) return;  // the MPI-IO driver has called MPI_File_sync
     void* driver = nullptr;
-    check(H5Fget_vfd_handle(handle_->file, H5P_DEFAULT, &driver), Status::failed, handle_->path, "has no descriptor");
+    check(H5Fget_vfd_handle(handle_->file, H5P_DEFAULT, &driver), Status::failed, handle_->path,
+          "has no descriptor");
     if (fsync(*static_cast<int*>(driver)) != 0)
-        fail(Status::failed, handle_->path, "cannot be written to the disk: " + std::string(std::strerror(errno)));
+        fail(Status::failed, handle_->path,
+             "cannot be written to the disk: " + std::string(std::strerror(errno)));
 }
 
 void File::close() {

@@ -14,7 +14,8 @@ struct File::Handle {
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
     ~Handle() {
-        // Closing a parallel file waits for the other ranks, which an error on its way here may never let come.
+        // Closing a parallel file waits for the other ranks, which an error on its way here may never let
+        // come.
         if (parallel && std::uncaught_exceptions() > 0) file.release();
     }
 

@@ -56,15 +56,24 @@ DType real_of(hid_t type) {
 
 std::string class_name(H5T_class_t type_class) {
     switch (type_class) {
-        case H5T_STRING: return "strings";
-        case H5T_COMPOUND: return "compound values";
-        case H5T_VLEN: return "lists of varying length";
-        case H5T_ARRAY: return "arrays as elements";
-        case H5T_REFERENCE: return "references";
-        case H5T_OPAQUE: return "opaque bytes";
-        case H5T_BITFIELD: return "bit fields";
-        case H5T_TIME: return "times";
-        default: return "elements of an unknown type";
+        case H5T_STRING:
+            return "strings";
+        case H5T_COMPOUND:
+            return "compound values";
+        case H5T_VLEN:
+            return "lists of varying length";
+        case H5T_ARRAY:
+            return "arrays as elements";
+        case H5T_REFERENCE:
+            return "references";
+        case H5T_OPAQUE:
+            return "opaque bytes";
+        case H5T_BITFIELD:
+            return "bit fields";
+        case H5T_TIME:
+            return "times";
+        default:
+            return "elements of an unknown type";
     }
 }
 
@@ -76,12 +85,15 @@ herr_t take_first(unsigned, const H5E_error2_t* entry, void* text) {
 
 }  // namespace
 
-Lock::Lock() : guard_(library_mutex()) { initialize_once(); }
+Lock::Lock() : guard_(library_mutex()) {
+    initialize_once();
+}
 
 std::string hdf5_reason() {
     std::string reason;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_first, &reason);
-    // Of "unable to open file: name = ..., errno = 2, error message = 'No such file ...', flags = ..." the middle.
+    // Of "unable to open file: name = ..., errno = 2, error message = 'No such file ...', flags = ..." the
+    // middle.
     constexpr std::string_view mark = "error message = '";
     if (const auto at = reason.find(mark); at != std::string::npos) {
         const auto begin = at + mark.size();
@@ -106,51 +118,79 @@ bool Id::close() noexcept {
 
 hid_t memory_type(DType type) {
     switch (type) {
-        case DType::f32: return H5T_NATIVE_FLOAT;
-        case DType::f64: return H5T_NATIVE_DOUBLE;
-        case DType::f16: return f16_type();
-        case DType::bf16: return bf16_type();
-        case DType::i8: return H5T_NATIVE_INT8;
-        case DType::u8: return H5T_NATIVE_UINT8;
-        case DType::i16: return H5T_NATIVE_INT16;
-        case DType::u16: return H5T_NATIVE_UINT16;
-        case DType::i32: return H5T_NATIVE_INT32;
-        case DType::u32: return H5T_NATIVE_UINT32;
-        case DType::i64: return H5T_NATIVE_INT64;
-        case DType::u64: return H5T_NATIVE_UINT64;
+        case DType::f32:
+            return H5T_NATIVE_FLOAT;
+        case DType::f64:
+            return H5T_NATIVE_DOUBLE;
+        case DType::f16:
+            return f16_type();
+        case DType::bf16:
+            return bf16_type();
+        case DType::i8:
+            return H5T_NATIVE_INT8;
+        case DType::u8:
+            return H5T_NATIVE_UINT8;
+        case DType::i16:
+            return H5T_NATIVE_INT16;
+        case DType::u16:
+            return H5T_NATIVE_UINT16;
+        case DType::i32:
+            return H5T_NATIVE_INT32;
+        case DType::u32:
+            return H5T_NATIVE_UINT32;
+        case DType::i64:
+            return H5T_NATIVE_INT64;
+        case DType::u64:
+            return H5T_NATIVE_UINT64;
     }
     throw failure("an element type that HDF5 cannot hold");
 }
 
 hid_t file_type(DType type) {
     switch (type) {
-        case DType::f32: return H5T_IEEE_F32LE;
-        case DType::f64: return H5T_IEEE_F64LE;
-        case DType::f16: return f16_type();
-        case DType::bf16: return bf16_type();
-        case DType::i8: return H5T_STD_I8LE;
-        case DType::u8: return H5T_STD_U8LE;
-        case DType::i16: return H5T_STD_I16LE;
-        case DType::u16: return H5T_STD_U16LE;
-        case DType::i32: return H5T_STD_I32LE;
-        case DType::u32: return H5T_STD_U32LE;
-        case DType::i64: return H5T_STD_I64LE;
-        case DType::u64: return H5T_STD_U64LE;
+        case DType::f32:
+            return H5T_IEEE_F32LE;
+        case DType::f64:
+            return H5T_IEEE_F64LE;
+        case DType::f16:
+            return f16_type();
+        case DType::bf16:
+            return bf16_type();
+        case DType::i8:
+            return H5T_STD_I8LE;
+        case DType::u8:
+            return H5T_STD_U8LE;
+        case DType::i16:
+            return H5T_STD_I16LE;
+        case DType::u16:
+            return H5T_STD_U16LE;
+        case DType::i32:
+            return H5T_STD_I32LE;
+        case DType::u32:
+            return H5T_STD_U32LE;
+        case DType::i64:
+            return H5T_STD_I64LE;
+        case DType::u64:
+            return H5T_STD_U64LE;
     }
     throw failure("an element type that HDF5 cannot hold");
 }
 
 DType dtype_of_file_type(hid_t type, const std::string& object) {
     switch (const H5T_class_t type_class = H5Tget_class(type)) {
-        case H5T_INTEGER: return integer_of(H5Tget_size(type), H5Tget_sign(type) != H5T_SGN_NONE);
-        case H5T_FLOAT: return real_of(type);
+        case H5T_INTEGER:
+            return integer_of(H5Tget_size(type), H5Tget_sign(type) != H5T_SGN_NONE);
+        case H5T_FLOAT:
+            return real_of(type);
         case H5T_ENUM: {  // h5py's booleans
-            const Id base(check(H5Tget_super(type), Status::bad_data, object, "its type cannot be read"), H5Tclose);
+            const Id base(check(H5Tget_super(type), Status::bad_data, object, "its type cannot be read"),
+                          H5Tclose);
             // Enumerations of one byte are small and not negative in practice; wider ones keep their sign.
             const std::size_t bytes = H5Tget_size(base);
             return bytes == 1 ? DType::u8 : integer_of(bytes, H5Tget_sign(base) != H5T_SGN_NONE);
         }
-        default: fail(Status::bad_data, object, "expected numbers, found " + class_name(type_class));
+        default:
+            fail(Status::bad_data, object, "expected numbers, found " + class_name(type_class));
     }
 }
 

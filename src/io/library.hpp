@@ -12,8 +12,8 @@
 
 namespace trireme::io {
 
-/// Held around every call into the library, which is not thread-safe. The first holder initializes it; the library's
-/// own printing of errors is off from then on.
+/// Held around every call into the library, which is not thread-safe. The first holder initializes it; the
+/// library's own printing of errors is off from then on.
 class Lock {
 public:
     Lock();
@@ -63,8 +63,8 @@ private:
 hid_t memory_type(DType type);
 /// The type written into files: little-endian.
 hid_t file_type(DType type);
-/// The element type that holds every value of a stored type. @throws Error (bad_data) naming `object` for types that
-/// are no numbers.
+/// The element type that holds every value of a stored type. @throws Error (bad_data) naming `object` for
+/// types that are no numbers.
 DType dtype_of_file_type(hid_t type, const std::string& object);
 
 }  // namespace trireme::io

@@ -1,6 +1,8 @@
 // The main of trireme_tests. All ranks run the same test cases in step and agree on the result; each rank's
 // output is kept apart, and a rank that is stuck ends the job with the name of its test case.
-#include "support/catch_main.hpp"
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // version 2 declares listeners only upon this
+#include "support/catch.hpp"
+#include "support/run_catch.hpp"
 
 #include <mpi.h>
 #include <unistd.h>
@@ -105,9 +107,9 @@ public:
         test_case_.clear();
     }
 
-    int agree(int value, MPI_Op op) const {
+    int agree(int value) const {
         int result = value;
-        MPI_Allreduce(&value, &result, 1, MPI_INT, op, comm_);
+        MPI_Allreduce(&value, &result, 1, MPI_INT, MPI_MAX, comm_);
         return result;
     }
 
@@ -162,7 +164,11 @@ private:
     std::thread watchdog_;
 };
 
-using trireme::testing::ListenerBase;
+#if TRIREME_CATCH_VERSION == 3
+using ListenerBase = Catch::EventListenerBase;
+#else
+using ListenerBase = Catch::TestEventListenerBase;
+#endif
 
 class Listener : public ListenerBase {
 public:
@@ -192,14 +198,9 @@ CATCH_REGISTER_LISTENER(Listener)
 
 int run(int argc, char** argv) {
     RankRun ranks;
-    Catch::Session session;
-    if (const int status = session.applyCommandLine(argc, argv)) return status;
-    if (ranks.several()) trireme::testing::use_no_colour(session);
-    session.configData().rngSeed =
-        static_cast<unsigned>(ranks.agree(static_cast<int>(session.configData().rngSeed), MPI_MIN));
-    const int status = trireme::testing::run_session(session);
+    const int status = trireme::testing::run_catch(argc, argv, !ranks.several());
     if (status != 0) ranks.print_collected();
-    return ranks.agree(status, MPI_MAX);
+    return ranks.agree(status);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace trireme::testing {
 struct Options {
     double timeout = 60;  // seconds until everything that was started is killed
     std::map<std::string, std::string> env =
-        {};                          // set on top of the environment that this process was started with
+        {};                          // on top of the environment that this process was started with
     std::filesystem::path cwd = {};  // empty: this process's own
 };
 

@@ -9,6 +9,9 @@ inline double now_seconds() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Seconds since the kernel started this process, loading of libraries included; to 10 ms.
+double seconds_since_process_start();
+
 /// Measures from its construction or its last restart.
 class Stopwatch {
 public:

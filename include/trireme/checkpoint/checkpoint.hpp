@@ -9,7 +9,6 @@
 
 #include "trireme/checkpoint/position.hpp"
 #include "trireme/comm/communicator.hpp"
-#include "trireme/data/dataset.hpp"
 #include "trireme/param/arena.hpp"
 
 namespace trireme {
@@ -18,7 +17,7 @@ namespace trireme {
 struct CheckpointMeta {
     Position position;
     std::string config;                ///< resolved configuration, INI text
-    Normalization normalization;       ///< of the inputs (/data/shift, /data/scale)
+    std::vector<float> input_shift, input_scale;  ///< normalization of the inputs, per channel; empty: none
     Shape sample;                      ///< shape of one input
     std::int64_t outputs = 0;          ///< classes, or width of the target
     std::string optimizer;             ///< its name
@@ -30,8 +29,8 @@ struct SavedCheckpoint {
     double bytes = 0, seconds = 0;
 };
 
-/// Smaller parameters than this (1 MiB) are written by rank 0 alone: that costs less than a collective call of all.
-inline constexpr std::int64_t parallel_from_elements_default = std::int64_t{1} << 18;
+/// Smaller parameters than this (4 MiB) are written by rank 0 alone: that costs less than a call of all ranks.
+inline constexpr std::int64_t parallel_from_elements_default = std::int64_t{1} << 20;
 
 /// Collective. Parent folders are created. Ranks that hold the same part of a parameter divide the writing evenly;
 /// together the parts must make up the whole. The optimizer's states are those of the arena (meta.state_names is not
@@ -63,8 +62,9 @@ std::vector<std::string> step_checkpoints(const std::string& run_dir);
 std::optional<std::string> newest_checkpoint(Communicator& comm, const std::string& run_dir,
                                              std::vector<std::string>& rejected);
 
-/// Removes all but the newest `keep` (at least one) whole step checkpoints and any temporary left-overs of writers that
-/// were killed. Damaged files are not counted, and go once they are older than those kept. One rank does it. Collective.
+/// Removes all but the newest `keep` (at least one) whole step checkpoints and any temporary left-overs of writers
+/// that were killed. Damaged files are not counted, and go once they are older than those kept. Collective; one rank
+/// does it.
 void retain_checkpoints(Communicator& comm, const std::string& run_dir, std::int64_t keep);
 
 }  // namespace trireme

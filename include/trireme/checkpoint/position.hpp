@@ -17,7 +17,6 @@ struct Position {
     double best = 0;                 ///< best validation metric so far
     std::int64_t best_step = 0;      ///< updates when it was reached
     std::int64_t bad_evals = 0;      ///< validations since then without a better one (early stopping)
-    bool finished = false;           ///< the run came to its planned end
 
     std::int64_t attempts() const { return updates + skipped; }
     friend bool operator==(const Position&, const Position&) = default;

@@ -38,6 +38,7 @@ private:
     std::string host_;
     int allowed_cores_ = 1, core_share_ = 1;
     int uncaught_at_start_ = 0;
+    bool owns_mpi_ = true;
 };
 
 /// "Open MPI 4.1.4 (MPI 3.1)". Works before Session.

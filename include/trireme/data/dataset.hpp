@@ -1,5 +1,5 @@
-// A sharded data set: any number of HDF5 files with `x` [n, ...] and `y` [n] or [n, k], seen as one sequence of
-// samples. Ids count through the files in name order.
+// A sharded data set: any number of HDF5 files with `x` [n, ...] and `y` [n] or [n, k], seen as one sequence
+// of samples. Ids count through the files in name order.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct Shard {
 struct DatasetLayout {
     std::string x_name = "/x", y_name = "/y";
     std::vector<Shard> shards;
-    Shape sample;              ///< extents of one x, as stored (images: C, H, W)
+    Shape sample;  ///< extents of one x, as stored (images: C, H, W); [1] where x is [n]
     DType x_type = DType::f32;
-    Shape target;              ///< extents of one y: scalar or [k]
+    Shape target;  ///< extents of one y: scalar or [k]
     DType y_type = DType::i64;
 
     std::int64_t rows() const { return shards.empty() ? 0 : shards.back().ids.end; }
@@ -35,10 +35,11 @@ struct DatasetLayout {
     std::string place_of(std::int64_t id, const std::string& dataset) const;
 };
 
-/// Opens every shard and compares it with the first; rank 0 does the work and everybody gets the verdict. Collective.
-/// @throws Error (bad_data, all ranks) with file, data set, expected and found, when nothing matches, a file is
-/// damaged, lacks x or y, has other sample extents or type class, or x and y differ in length.
-/// Shards may differ in integer or real width: x_type and y_type are then the widest.
+/// Opens every shard and compares it with the first; rank 0 does the work and everybody gets the verdict.
+/// Collective.
+/// @throws Error (bad_data, all ranks) with file, data set, expected and found, when nothing matches, a file
+/// is damaged, lacks x or y, has other sample extents or type class, or x and y differ in length. Shards may
+/// differ in integer or real width: x_type and y_type are then the widest.
 DatasetLayout open_dataset(Communicator& comm, const std::string& patterns, const std::string& x_name,
                            const std::string& y_name);
 
@@ -53,9 +54,9 @@ struct Normalization {
     bool identity() const { return shift.empty(); }
 };
 
-/// kind: none, unit (divide by the integer type's maximum; reals unchanged) or standard (mean and standard deviation
-/// of the data set, per channel; constant channels keep scale 1). The sums are over fixed segments of ids, so the
-/// result has the same bits on any number of ranks. Collective.
+/// kind: none, unit (divide by the integer type's maximum; reals unchanged) or standard (mean and standard
+/// deviation of the data set, per channel; constant channels keep scale 1). The sums are over fixed segments
+/// of ids, so the result has the same bits on any number of ranks. Collective.
 Normalization make_normalization(Communicator& comm, const DatasetLayout& layout, const std::string& kind);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
-// Which samples a step takes and in what order: a bijection of [0, N) keyed by (seed, epoch), the same on all ranks,
-// cut into steps and lanes. Needs no memory however large N is.
+// Which samples a step takes and in what order: a bijection of [0, N) keyed by (seed, epoch), the same on all
+// ranks, cut into steps and lanes. Needs no memory however large N is.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ struct EpochPlan {
 class Order {
 public:
     /// chunk shuffling permutes blocks of `chunk` consecutive ids, and the ids within each block.
-    Order(std::int64_t samples, Shuffle shuffle, std::uint64_t seed, std::int64_t epoch, std::int64_t chunk = 1024);
+    Order(std::int64_t samples, Shuffle shuffle, std::uint64_t seed, std::int64_t epoch,
+          std::int64_t chunk = 1024);
 
     /// The sample at a position, 0 <= position < samples.
     std::int64_t operator()(std::int64_t position) const;

@@ -1,5 +1,6 @@
-// HDF5 files with owners: files, data sets and attributes whose handles close themselves, read and written through
-// intervals of rows or of the flattened whole. Every failure names file, object and what was expected.
+// HDF5 files with owners: files, data sets and attributes whose handles close themselves, read and written
+// through intervals of rows or of the flattened whole. Every failure names file, object and what was
+// expected.
 //
 // The HDF5 library is not thread-safe: all calls below hold one lock of the process.
 #pragma once
@@ -18,8 +19,9 @@
 
 namespace trireme::io {
 
-/// What a data set in a file is like. `dtype` is the element type in memory that holds every stored value, whatever its
-/// byte order. The 16-bit real types can be read and written as their own bits or converted from and to f32.
+/// What a data set in a file is like. `dtype` is the element type in memory that holds every stored value,
+/// whatever its byte order. The 16-bit real types can be read and written as their own bits or converted from
+/// and to f32.
 struct DatasetInfo {
     DType dtype = DType::f32;
     Shape shape;
@@ -34,8 +36,8 @@ public:
 
     /// Rows [rows.begin, rows.end) of the outermost dimension, converted to `as`.
     void read_rows(Range rows, DType as, void* to) const;
-    /// Writes rows; an empty range is fine. Independent of other ranks. A chunked data set of a file that one process
-    /// holds grows to the rows written.
+    /// Writes rows; an empty range is fine. Independent of other ranks. A chunked data set of a file that one
+    /// process holds grows to the rows written.
     void write_rows(Range rows, DType from_type, const void* from);
     /// Elements [range.begin, range.end) of the flattened whole.
     /// In a parallel file these two are collective: ranks with nothing to read or write pass an empty range.
@@ -57,8 +59,9 @@ enum class Access { read, create, append };
 
 class File {
 public:
-    /// One process alone. `create` truncates. @throws Error (bad_data) naming the path when it is missing, not HDF5,
-    /// or truncated. Reading takes no file lock: read-only directories and several jobs on one file work.
+    /// One process alone. `create` truncates. @throws Error (bad_data) naming the path when it is missing,
+    /// not HDF5, or truncated. Reading takes no file lock: read-only directories and several jobs on one file
+    /// work.
     File(const std::string& path, Access access);
     /// All ranks of `comm` together, through MPI-IO when there is more than one. Collective.
     File(const std::string& path, Access access, Communicator& comm);
@@ -76,8 +79,8 @@ public:
     Dataset open(const std::string& dataset, std::int64_t chunk_cache_bytes = default_chunk_cache) const;
     /// Groups on the way are created. Contiguous data sets are allocated at once and not filled.
     /// `rows_per_chunk` > 0: chunked and extendable along the rows.
-    Dataset create(const std::string& dataset, DType dtype, const Shape& shape, std::int64_t rows_per_chunk = 0,
-                   int deflate = 0);
+    Dataset create(const std::string& dataset, DType dtype, const Shape& shape,
+                   std::int64_t rows_per_chunk = 0, int deflate = 0);
     void create_group(const std::string& group);
 
     // Attributes of an object ("/" for the file itself).
@@ -92,13 +95,15 @@ public:
     void write_text(const std::string& dataset, const std::string& text);
     std::string read_text(const std::string& dataset) const;
 
-    /// Bytes that one call of the library moves at most (1 GiB); larger transfers are cut. The same on all ranks.
+    /// Bytes that one call of the library moves at most (1 GiB); larger transfers are cut. The same on all
+    /// ranks.
     void limit_transfers(std::int64_t bytes);
 
     /// Hands everything to the operating system and to the disk (fsync).
     void flush();
-    /// Closes and reports failure, with data sets still held. The destructor closes silently once no data set is held;
-    /// a parallel file that an exception leaves behind stays open, since closing waits for the other ranks.
+    /// Closes and reports failure, with data sets still held. The destructor closes silently once no data set
+    /// is held; a parallel file that an exception leaves behind stays open, since closing waits for the other
+    /// ranks.
     void close();
 
     struct Handle;

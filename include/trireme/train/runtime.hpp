@@ -16,7 +16,6 @@ struct Runtime {
     Device& device;
     const Log& log;
     int threads = 1;                          ///< compute threads of this rank
-    double process_start = 0;                 ///< now_seconds() at the start of main
     std::function<bool()> stop_requested;     ///< SIGTERM or SIGUSR1 has reached this process
 };
 

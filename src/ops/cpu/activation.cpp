@@ -7,6 +7,7 @@ namespace trireme::cpu {
 namespace {
 
 void relu(const float* x, float* y, std::int64_t n) {
+#pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0 : x[i];  // keeps NaN
 }
 
@@ -14,15 +15,19 @@ void relu(const float* x, float* y, std::int64_t n) {
 void backward_from_output(Activation kind, const float* y, const float* dy, float* dx, std::int64_t n) {
     switch (kind) {
         case Activation::relu:
+#pragma omp simd
             for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0 ? dy[i] : 0;
             return;
         case Activation::tanh:  // 1 - y²
+#pragma omp simd
             for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * ((1 - y[i]) * (1 + y[i]));
             return;
         case Activation::sigmoid:  // y(1 - y)
+#pragma omp simd
             for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * (y[i] * (1 - y[i]));
             return;
         default:
+#pragma omp simd
             for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i];
     }
 }

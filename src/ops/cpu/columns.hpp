@@ -22,8 +22,8 @@ struct ColumnPlan {
         constexpr std::int64_t enough_lanes = 64, most_chunks = 32, shortest = 16;
         lanes = columns >= enough_lanes ? columns : columns * (enough_lanes / columns);
         block = std::max(shortest, element_block / lanes) * lanes;
-        chunk = blocks_of(blocks_of(elements, block), most_chunks) * block;
-        chunks = chunk > 0 ? blocks_of(elements, chunk) : 0;
+        chunk = std::max<std::int64_t>(1, blocks_of(blocks_of(elements, block), most_chunks)) * block;
+        chunks = blocks_of(elements, chunk);
     }
 };
 

@@ -19,12 +19,14 @@ struct Layouts {
     memory::desc x, kernel, bias, y;
 };
 
+memory::dims kernel_extents(const Window& w) {
+    if (w.groups == 1) return {w.out, w.c, w.kernel_h, w.kernel_w};
+    return {w.groups, w.out / w.groups, w.c / w.groups, w.kernel_h, w.kernel_w};
+}
+
 Layouts plain_layouts(const Window& w) {
-    const bool grouped = w.groups > 1;
-    const memory::dims kernel = grouped ? memory::dims{w.groups, w.out / w.groups, w.c / w.groups, w.kernel_h, w.kernel_w}
-                                        : memory::dims{w.out, w.c, w.kernel_h, w.kernel_w};
     return {{{w.n, w.c, w.h, w.w}, f32, Tag::nhwc},
-            {kernel, f32, grouped ? Tag::goihw : Tag::oihw},
+            {kernel_extents(w), f32, w.groups == 1 ? Tag::oihw : Tag::goihw},
             {{w.out}, f32, Tag::a},
             {{w.n, w.out, w.out_h(), w.out_w()}, f32, Tag::nhwc}};
 }
@@ -33,11 +35,8 @@ Layouts plain_layouts(const Window& w) {
 ConvShape conv_shape(const Window& w, bool bias, bool any_layout) {
     const Layouts plain = plain_layouts(w);
     const auto open = [](const memory::dims& dims) { return memory::desc(dims, f32, Tag::any); };
-    const memory::dims kernel = w.groups > 1
-                                    ? memory::dims{w.groups, w.out / w.groups, w.c / w.groups, w.kernel_h, w.kernel_w}
-                                    : memory::dims{w.out, w.c, w.kernel_h, w.kernel_w};
     return {any_layout ? open({w.n, w.c, w.h, w.w}) : plain.x,
-            open(kernel),
+            open(kernel_extents(w)),
             bias ? plain.bias : memory::desc(),
             any_layout ? open({w.n, w.out, w.out_h(), w.out_w()}) : plain.y,
             {w.stride_h, w.stride_w},
@@ -61,12 +60,10 @@ auto best(const Window& window, bool bias, const Make& make) {
 
 // The library's first choice is its batch-reduce kernel; measured on AVX-512, the older direct kernels are up to
 // twice as fast for depthwise, dilated and few-channel convolutions.
-void prefer_direct_kernel(ForwardConv& desc, const Window& w) {
-    if (std::string_view(desc.impl_info_str()).substr(0, 2) != "br") return;
+ForwardKernel forward_kernel(const Window& w) {
     const bool depthwise = w.groups > 1 && w.groups == w.c;
-    if (!depthwise && w.dilation_h == 1 && w.dilation_w == 1 && w.c > 4) return;
-    ForwardConv next = desc;
-    if (next.next_impl() && std::string_view(next.impl_info_str()).substr(0, 3) == "jit") desc = next;
+    const bool dilated = w.dilation_h > 1 || w.dilation_w > 1;
+    return depthwise || dilated || w.c <= 4 ? ForwardKernel::direct : ForwardKernel::library_choice;
 }
 
 /// An operand that a primitive reads in layout `wanted` while the caller has it in `given`.
@@ -99,9 +96,9 @@ struct Output {
 
 Plan forward_plan(const OneDnn& library, const PlanKey& key) {
     const Window& w = key.window;
-    ForwardConv desc =
-        best(w, key.bias, [&](const ConvShape& shape) { return forward_conv(library, shape, key.activation); });
-    prefer_direct_kernel(desc, w);
+    const ForwardConv desc = best(w, key.bias, [&](const ConvShape& shape) {
+        return forward_conv(library, shape, key.activation, forward_kernel(w));
+    });
     const Layouts plain = plain_layouts(w);
     Plan plan;
     const int x = input(plan, library, plain.x, desc.src_desc(), 0);

@@ -94,7 +94,8 @@ private:
     OneDnn library_;
     std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
     Scratch plan_scratch_;  ///< for the library's primitives
-    Scratch scratch_;       ///< for our own loops; never used across a verb
+    Scratch scratch_;       ///< for partial sums of our own loops; holds nothing between verbs
+    Scratch lane_scratch_;  ///< for per-channel factors, needed beside the former
 };
 
 template <class Build>

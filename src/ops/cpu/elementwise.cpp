@@ -16,11 +16,13 @@ void add_to(const float* x, float a, float* __restrict y, std::int64_t n) {
 
 void sum_of(const float* a, const float* b, bool relu, float* y, std::int64_t n) {
     if (relu) {
+#pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) {
             const float z = a[i] + b[i];
             y[i] = z < 0 ? 0 : z;
         }
     } else {
+#pragma omp simd
         for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
     }
 }
@@ -125,7 +127,7 @@ void CpuOps::sum_squares(View x, double* sum) {
     const std::int64_t blocks = blocks_of(n, element_block);
     double* part = scratch_.reserve_of<double>(static_cast<std::size_t>(blocks));
     for_blocks(threads_, n, n, element_block, [=](std::int64_t block, std::int64_t begin, std::int64_t end) {
-        part[block] = square_sum(from + begin, end - begin);
+        part[block] = square_sum(from + begin, 1.0F, end - begin);
     });
     for (std::int64_t block = 0; block < blocks; ++block) *sum += part[block];
 }

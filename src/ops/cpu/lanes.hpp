@@ -16,45 +16,49 @@ inline Float8 load8(const float* from) {
     std::memcpy(&v, from, sizeof v);
     return v;
 }
-inline void store8(float* to, const Float8& v) { std::memcpy(to, &v, sizeof v); }
 
+/// Four floats as doubles. Written lane by lane: compilers turn just this into one conversion.
+inline Double4 widen(const Float4& v) { return Double4{v[0], v[1], v[2], v[3]}; }
+inline Double4 widen(const float* from) { return Double4{from[0], from[1], from[2], from[3]}; }
+
+inline double total(const Double4& v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 /// Σ of eight lanes, pairwise.
 inline double total(const Float8& v) {
-    return ((double{v[0]} + double{v[4]}) + (double{v[1]} + double{v[5]})) +
-           ((double{v[2]} + double{v[6]}) + (double{v[3]} + double{v[7]}));
+    return total(Double4{v[0], v[1], v[2], v[3]} + Double4{v[4], v[5], v[6], v[7]});
 }
-inline double total(const Double4& v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
-/// A running sum in double over eight lanes.
-class DoubleSum8 {
-public:
-    void add(const Float8& v) {
-        low_ += __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3), Double4);
-        high_ += __builtin_convertvector(__builtin_shufflevector(v, v, 4, 5, 6, 7), Double4);
-    }
-    void add_square(const Float8& v) {
-        const Double4 a = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3), Double4);
-        const Double4 b = __builtin_convertvector(__builtin_shufflevector(v, v, 4, 5, 6, 7), Double4);
-        low_ += a * a;
-        high_ += b * b;
-    }
-    double value() const { return total(low_ + high_); }
-
-private:
-    Double4 low_{}, high_{};
-};
-
-/// Σ x[i]² of a block, in double.
-inline double square_sum(const float* x, std::int64_t n) {
-    DoubleSum8 even, odd;
+/// Σ x[i] in double.
+inline double double_sum(const float* x, std::int64_t n) {
+    Double4 lanes[4] = {};
     std::int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
-        even.add_square(load8(x + i));
-        odd.add_square(load8(x + i + 8));
+        lanes[0] += widen(x + i);
+        lanes[1] += widen(x + i + 4);
+        lanes[2] += widen(x + i + 8);
+        lanes[3] += widen(x + i + 12);
     }
     double rest = 0;
-    for (; i < n; ++i) rest += double{x[i]} * double{x[i]};
-    return even.value() + odd.value() + rest;
+    for (; i < n; ++i) rest += static_cast<double>(x[i]);
+    return total((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + rest;
+}
+
+/// Σ (scale·x[i])², the product rounded to float, the squares and their sum in double.
+inline double square_sum(const float* x, float scale, std::int64_t n) {
+    Double4 lanes[4] = {};
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int part = 0; part < 4; ++part) {
+            Float4 v;
+            std::memcpy(&v, x + i + 4 * part, sizeof v);
+            const Double4 wide = widen(v * scale);
+            lanes[part] += wide * wide;
+        }
+    double rest = 0;
+    for (; i < n; ++i) {
+        const auto wide = static_cast<double>(x[i] * scale);
+        rest += wide * wide;
+    }
+    return total((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + rest;
 }
 
 }  // namespace trireme::cpu

@@ -1,5 +1,7 @@
-// Tried with oneDNN 2.6.3; the v3 forms are compiled against its headers, without a run.
+// Run with oneDNN 2.6.3 and 3.2; also compiled against the headers of 3.13.
 #include "ops/cpu/onednn.hpp"
+
+#include <string_view>
 
 #include "trireme/base/error.hpp"
 
@@ -47,27 +49,43 @@ dnnl::primitive_attr conv_attributes(Activation activation) {
 constexpr auto direct = algorithm::convolution_direct;
 constexpr auto training = dnnl::prop_kind::forward_training;
 
+bool starts_with(const ForwardConv& primitive, std::string_view name) {
+    return std::string_view(primitive.impl_info_str()).substr(0, name.size()) == name;
+}
+
+/// Moves to the next implementation where `kernel` asks for it; back again when that is no better kind.
+template <class Make>
+ForwardConv chosen(const Make& make, ForwardKernel kernel) {
+    ForwardConv first = make();
+    if (kernel == ForwardKernel::library_choice || !starts_with(first, "br")) return first;
+    ForwardConv next = make();
+    return next.next_impl() && starts_with(next, "jit") ? next : first;
+}
+
 }  // namespace
 
 #if DNNL_VERSION_MAJOR >= 3
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation) {
-    if (s.bias.get_size() == 0)
-        return {library.engine, training, direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding,
-                conv_attributes(activation)};
-    return {library.engine, training,    direct,    s.src,     s.weights, s.bias, s.dst,
-            s.strides,      s.dilations, s.padding, s.padding, conv_attributes(activation)};
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation, ForwardKernel kernel) {
+    const auto make = [&]() -> ForwardConv {
+        if (s.bias.get_size() == 0)
+            return {library.engine, training,  direct,      s.src,     s.weights,
+                    s.dst,          s.strides, s.dilations, s.padding, s.padding, conv_attributes(activation)};
+        return {library.engine, training,    direct,    s.src,     s.weights, s.bias, s.dst,
+                s.strides,      s.dilations, s.padding, s.padding, conv_attributes(activation)};
+    };
+    return chosen(make, kernel);
 }
 
 BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& s) {
     return {library.engine, direct,    s.src,     s.weights,    s.dst,
-            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none),
+            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
             attributes()};
 }
 
 BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& s) {
     return {library.engine, direct,    s.src,     s.weights,    s.dst,
-            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none),
+            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
             attributes()};
 }
 
@@ -84,27 +102,29 @@ dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, A
 
 #else
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation) {
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation, ForwardKernel kernel) {
     using Desc = dnnl::convolution_forward::desc;
+    // Must outlive the search for an implementation: the library keeps a pointer to it, not a copy.
     const Desc desc = s.bias.get_size() == 0
                           ? Desc(training, direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding)
                           : Desc(training, direct, s.src, s.weights, s.bias, s.dst, s.strides, s.dilations, s.padding,
                                  s.padding);
-    return {desc, conv_attributes(activation), library.engine};
+    const dnnl::primitive_attr attr = conv_attributes(activation);
+    return chosen([&] { return ForwardConv(desc, attr, library.engine); }, kernel);
 }
 
 BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& s) {
     return {{direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding},
             attributes(),
             library.engine,
-            forward_conv(library, s, Activation::none)};
+            forward_conv(library, s, Activation::none, ForwardKernel::library_choice)};
 }
 
 BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& s) {
     return {{direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding},
             attributes(),
             library.engine,
-            forward_conv(library, s, Activation::none)};
+            forward_conv(library, s, Activation::none, ForwardKernel::library_choice)};
 }
 
 dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,

@@ -28,7 +28,10 @@ using ForwardConv = dnnl::convolution_forward::primitive_desc;
 using BackwardDataConv = dnnl::convolution_backward_data::primitive_desc;
 using BackwardWeightsConv = dnnl::convolution_backward_weights::primitive_desc;
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& shape, Activation activation);
+/// `direct` passes over the library's batch-reduce kernels where another just-in-time kernel follows.
+enum class ForwardKernel { library_choice, direct };
+
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& shape, Activation activation, ForwardKernel kernel);
 BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& shape);
 BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& shape);
 

@@ -11,15 +11,13 @@
 namespace trireme::cpu {
 namespace {
 
-/// Elements whose words one call of philox_blocks yields.
-constexpr std::int64_t batch = 4 * philox_lanes;
+/// Elements whose words are made at a time.
+constexpr std::int64_t batch = 256;
 
 /// The words of elements [4·block, 4·block + batch) in order.
-void batch_words(const RandomStream& stream, std::uint64_t block, std::uint32_t (&in_order)[batch]) {
-    std::uint32_t words[4][philox_lanes];
-    philox_blocks(stream, block, words);
-    for (int j = 0; j < philox_lanes; ++j)
-        for (int k = 0; k < 4; ++k) in_order[4 * j + k] = words[k][j];
+void batch_words(const RandomStream& stream, std::uint64_t block, std::uint32_t* words) {
+    for (std::int64_t at = 0; at < batch; at += 4 * philox_lanes, block += philox_lanes)
+        philox_words(stream, block, words + at);
 }
 
 /// use(words, begin, count) with the words of elements first + begin ..., for stretches that cover [begin, end).
@@ -36,6 +34,7 @@ void over_words(const RandomStream& stream, std::int64_t first, std::int64_t beg
 }
 
 void keep(const std::uint32_t* words, std::uint32_t threshold, float scale, const float* x, float* y, std::int64_t n) {
+#pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = (words[i] >> 8) >= threshold ? x[i] * scale : 0.0F;
 }
 
@@ -47,14 +46,23 @@ void uniform(const std::uint32_t* words, float low, float high, float* y, std::i
     }
 }
 
+constexpr std::int64_t normal_batch = 32;
+
 /// Box and Muller (1958): √(-2 ln u)·cos(2πt), u in (0, 1], t in [0, 1), from two words of the element's own block.
 void normals(const RandomStream& stream, std::uint64_t first, float mean, float std, float* y, std::int64_t n) {
-    std::uint32_t words[4][philox_lanes];
-    philox_blocks(stream, first, words);
-    float value[philox_lanes];
-    for (int j = 0; j < philox_lanes; ++j) {
-        const float u = (static_cast<float>(static_cast<std::int32_t>(words[0][j] >> 8)) + 0.5F) * 0x1p-24F;
-        const float t = static_cast<float>(static_cast<std::int32_t>(words[1][j] >> 8)) * 0x1p-24F;
+    std::int32_t radius[normal_batch], angle[normal_batch];
+    for (int j = 0; j < normal_batch; j += philox_lanes) {
+        const auto [c0, c1, c2, c3] = philox_blocks(stream, first + static_cast<std::uint64_t>(j));
+        for (int l = 0; l < philox_lanes; ++l) {
+            radius[j + l] = static_cast<std::int32_t>(static_cast<std::uint32_t>(c0[l]) >> 8);
+            angle[j + l] = static_cast<std::int32_t>(static_cast<std::uint32_t>(c1[l]) >> 8);
+        }
+    }
+    float value[normal_batch];
+#pragma omp simd
+    for (int j = 0; j < normal_batch; ++j) {
+        const float u = (static_cast<float>(radius[j]) + 0.5F) * 0x1p-24F;
+        const float t = static_cast<float>(angle[j]) * 0x1p-24F;
         value[j] = mean + std * (std::sqrt(-2.0F * log_unit(u)) * cos_turn(t));
     }
     std::copy_n(value, n, y);
@@ -93,9 +101,9 @@ void CpuOps::fill_normal(const RandomStream& stream, std::int64_t first, float m
     const std::int64_t n = y.count();
     float* to = floats(y, n, "fill_normal");
     for_blocks(threads_, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        for (std::int64_t at = begin; at < end; at += philox_lanes)
+        for (std::int64_t at = begin; at < end; at += normal_batch)
             normals(stream, static_cast<std::uint64_t>(first + at), mean, std, to + at,
-                    std::min<std::int64_t>(philox_lanes, end - at));
+                    std::min(normal_batch, end - at));
     });
 }
 

@@ -9,22 +9,6 @@
 namespace trireme::cpu {
 namespace {
 
-/// Σ (scale·g)² of a block, the product rounded to float as the update rounds it.
-double scaled_square_sum(const float* g, float scale, std::int64_t n) {
-    DoubleSum8 even, odd;
-    std::int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        even.add_square(load8(g + i) * scale);
-        odd.add_square(load8(g + i + 8) * scale);
-    }
-    double rest = 0;
-    for (; i < n; ++i) {
-        const double unscaled = static_cast<double>(g[i] * scale);
-        rest += unscaled * unscaled;
-    }
-    return even.value() + odd.value() + rest;
-}
-
 struct AdamFactors {
     float scale, decay, l2, beta1, rest1, beta2, rest2, step, root2, eps;
 };
@@ -92,7 +76,7 @@ void over_blocks(int threads, Scratch& scratch, std::int64_t n, const float* gra
         norm_squared == nullptr ? nullptr : scratch.reserve_of<double>(static_cast<std::size_t>(blocks));
     for_blocks(threads, n, n, element_block, [&](std::int64_t block, std::int64_t begin, std::int64_t end) {
         // First, so that the gradient is in cache for the update.
-        if (part != nullptr) part[block] = scaled_square_sum(gradient + begin, scale, end - begin);
+        if (part != nullptr) part[block] = square_sum(gradient + begin, scale, end - begin);
         update(begin, end);
     });
     if (norm_squared != nullptr)

@@ -1,0 +1,113 @@
+// One training step, and one evaluation step, over the lanes of this rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trireme/data/loader.hpp"
+#include "trireme/nn/model.hpp"
+#include "trireme/optim/optimizer.hpp"
+#include "trireme/parallel/reducer.hpp"
+#include "trireme/train/crew.hpp"
+
+namespace trireme {
+
+/// What runs lanes: as many workers as lanes run side by side, each with its ops, workspace and thread.
+class LaneRunner {
+public:
+    LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane);
+
+    int workers() const { return static_cast<int>(workers_.size()); }
+    Ops& ops(int worker = 0) { return *workers_[static_cast<std::size_t>(worker)].ops; }
+    /// A context for one lane of `batch`, run by `worker`.
+    LaneContext context(int worker, const LaneBatch& batch);
+    /// Runs action(worker) for every worker, side by side, and waits. @throws the first error.
+    void run(const std::function<void(int)>& action) { crew_.run(action); }
+    const Model& model() const { return model_; }
+
+private:
+    struct Worker {
+        std::unique_ptr<Ops> ops;
+        Buffer workspace;
+    };
+    const Model& model_;
+    const Column& weights_;
+    std::vector<Worker> workers_;
+    Crew crew_;
+};
+
+/// Sums over samples, reduced over all ranks: one slot per lane, so that adding them up gives the same bits on any
+/// number of ranks.
+class LaneSums {
+public:
+    explicit LaneSums(std::int64_t lanes) : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
+
+    static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
+
+    void clear();
+    LossSums of_lane(std::int64_t lane);
+    double& extra(int i) { return values_[values_.size() - extras + static_cast<std::size_t>(i)]; }
+    /// One all-reduce. Afterwards loss(), count(), correct() are those of all lanes.
+    void reduce(Communicator& comm);
+
+    double loss() const { return total(0); }
+    double count() const { return total(1); }
+    double correct() const { return total(2); }
+
+private:
+    double total(int which) const;
+    std::int64_t lanes_;
+    std::vector<double> values_;  ///< [lanes, 3], then the extras
+};
+
+struct StepOptions {
+    double clip_norm = 0;        ///< 0: off
+    std::uint64_t seed = 1;
+};
+
+/// What a step needs to know about where it stands.
+struct StepRequest {
+    double lr = 0;
+    std::int64_t updates = 0;    ///< applied before this one
+    std::int64_t attempt = 0;    ///< steps before this one: the dropout key
+    std::int64_t batch_samples = 0;
+    bool flags[LaneSums::extras] = {};  ///< this rank's wishes (stop, evaluate, save); any rank's wish is everybody's
+};
+
+struct StepResult {
+    double loss = 0;             ///< mean over the samples that count
+    double count = 0, correct = 0;
+    double gradient_norm = 0;    ///< global, before clipping
+    bool flags[LaneSums::extras] = {};
+    double exposed_seconds = 0;  ///< spent waiting for the reduction
+};
+
+class TrainStep {
+public:
+    /// Everything is kept by reference. `sums_lanes`: V.
+    TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, const Optimizer& optimizer,
+              GradientReducer& reducer, std::int64_t lanes, StepOptions options);
+
+    /// Lanes, reduce, finite check, clip, update. `lanes`: this rank's lanes of the step, in order. Collective.
+    /// @throws Error (failed, all ranks) when loss or gradient is not finite.
+    StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
+
+private:
+    void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
+    void run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last);
+
+    Communicator& data_;
+    LaneRunner& runner_;
+    Arena& arena_;
+    GradientReducer& reducer_;
+    UpdatePass update_;
+    StepOptions options_;
+    LaneSums sums_;
+};
+
+/// Forward only, dropout off, running statistics; sums go to the lane's slot.
+void evaluate_lanes(LaneRunner& runner, std::span<const LaneBatch> lanes, LaneSums& sums);
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// What this machine does at best: the limits that `trireme bench` holds a training step against.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "trireme/nn/layer.hpp"
+#include "trireme/train/runtime.hpp"
+
+namespace trireme::app {
+
+/// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of the
+/// slowest rank, since all ranks work at the same time and share the memory. Collective.
+double seconds_of(Communicator& world, const std::function<void()>& action, double budget = 0.3);
+
+/// Seconds of one matrix product or convolution pass of this shape, alone. Collective.
+double gemm_seconds(Runtime& runtime, Ops& ops, const Work::Gemm& gemm);
+double conv_seconds(Runtime& runtime, Ops& ops, const Work::Conv& conv);
+double flops_of(const Work::Gemm& gemm);
+double flops_of(const Work::Conv& conv);
+
+/// Bytes read plus bytes written per second by a copy of 256 MB on every rank at once. Collective.
+double copy_rate(Runtime& runtime, Ops& ops);
+/// Seconds of an in-place all-reduce (sum) of this many float32 over all ranks. Collective.
+double reduce_seconds(Runtime& runtime, std::int64_t elements);
+
+}  // namespace trireme::app

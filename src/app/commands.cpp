@@ -1,0 +1,23 @@
+#include "app/commands.hpp"
+
+namespace trireme::app {
+
+const std::vector<Command>& commands() {
+    static const std::vector<Command> table = {import_command(),  train_command(), eval_command(),
+                                               predict_command(), info_command(),  doctor_command(),
+                                               bench_command()};
+    return table;
+}
+
+const Command* find_command(const std::string& name) {
+    for (const Command& command : commands())
+        if (command.name == name) return &command;
+    return nullptr;
+}
+
+const std::vector<std::string>& announced_commands() {
+    static const std::vector<std::string> names = {"plan", "sweep", "export", "generate"};
+    return names;
+}
+
+}  // namespace trireme::app

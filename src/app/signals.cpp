@@ -1,0 +1,38 @@
+#include "app/signals.hpp"
+
+#include <signal.h>
+
+namespace trireme::app {
+namespace {
+
+// The one variable of the program that changes: a signal handler can reach nothing else.
+volatile sig_atomic_t stop_seen = 0;
+
+extern "C" void note_stop(int) {
+    stop_seen = 1;
+}
+
+void install(int number, void (*handler)(int)) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;  // a read or write under way goes on
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+void note_stop_signals() {
+    install(SIGTERM, note_stop);
+    install(SIGUSR1, note_stop);
+}
+
+void ignore_broken_pipes() {
+    install(SIGPIPE, SIG_IGN);
+}
+
+bool stop_signal_seen() {
+    return stop_seen != 0;
+}
+
+}  // namespace trireme::app

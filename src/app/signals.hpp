@@ -1,0 +1,13 @@
+// SIGTERM and SIGUSR1 as a request to stop in order.
+#pragma once
+
+namespace trireme::app {
+
+/// From here on the two signals are noted and no longer end the process.
+void note_stop_signals();
+/// A pipe that nobody reads any more makes a write fail; it does not end the process.
+void ignore_broken_pipes();
+/// True once one of the two has reached this process.
+bool stop_signal_seen();
+
+}  // namespace trireme::app

@@ -1,0 +1,187 @@
+#include "trireme/data/dataset.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+#include "trireme/comm/agree.hpp"
+#include "trireme/io/hdf5.hpp"
+
+namespace trireme {
+namespace {
+
+DType widest_integer(DType a, DType b) {
+    const auto is_signed = [](DType type) {
+        return type == DType::i8 || type == DType::i16 || type == DType::i32 || type == DType::i64;
+    };
+    if (is_signed(a) == is_signed(b)) return size_of(a) >= size_of(b) ? a : b;
+    // A signed type that holds the unsigned one is twice as wide.
+    const std::size_t wanted = std::max(size_of(is_signed(a) ? a : b), 2 * size_of(is_signed(a) ? b : a));
+    return wanted <= 2 ? DType::i16 : wanted <= 4 ? DType::i32 : DType::i64;
+}
+
+DType widest(DType a, DType b) {
+    if (a == b) return a;
+    if (!is_real(a)) return widest_integer(a, b);
+    return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
+}
+
+const char* class_of(DType type) {
+    return is_real(type) ? "real numbers" : "integers";
+}
+
+/// [n] with one number a sample is the same as [n, 1].
+Shape extents_of_sample(const io::Dataset& x) {
+    const Shape& shape = x.info().shape;
+    if (shape.rank() == 0) throw data_error(x.name() + ": expected rows of samples, found a single number");
+    const Shape sample = shape.rank() == 1 ? Shape{1} : shape.inner();
+    if (sample.count() == 0)
+        throw data_error(x.name() + ": expected samples of at least one number, found " + shape.text());
+    return sample;
+}
+
+Shape extents_of_target(const io::Dataset& y) {
+    const Shape& shape = y.info().shape;
+    if (shape.rank() < 1 || shape.rank() > 2 || shape.inner().count() == 0)
+        throw data_error(y.name() + ": expected targets [n] or [n, k], found " + shape.text());
+    return shape.inner();
+}
+
+/// What the shards seen so far agree on, and the file that said so first.
+class Scan {
+public:
+    Scan(const std::string& x_name, const std::string& y_name) {
+        layout_.x_name = x_name;
+        layout_.y_name = y_name;
+    }
+
+    void add(const std::string& path) {
+        const io::File file = open(path);
+        const io::Dataset x = file.open(layout_.x_name), y = file.open(layout_.y_name);
+        const Shape sample = extents_of_sample(x), target = extents_of_target(y);
+        const std::int64_t rows = x.info().shape[0], begin = layout_.rows();
+        if (y.info().shape[0] != rows)
+            throw data_error(y.name() + ": expected " + std::to_string(rows) + " rows as in " +
+                             layout_.x_name + ", found " + std::to_string(y.info().shape[0]));
+        if (layout_.shards.empty()) {
+            layout_.sample = sample;
+            layout_.target = target;
+            layout_.x_type = x.info().dtype;
+            layout_.y_type = y.info().dtype;
+        }
+        compare(x, "samples of ", layout_.sample, sample, layout_.x_type);
+        compare(y, "targets of ", layout_.target, target, layout_.y_type);
+        layout_.x_type = widest(layout_.x_type, x.info().dtype);
+        layout_.y_type = widest(layout_.y_type, y.info().dtype);
+        layout_.shards.push_back({path, {begin, begin + rows}});
+    }
+
+    DatasetLayout take() { return std::move(layout_); }
+
+private:
+    io::File open(const std::string& path) const {
+        try {
+            return {path, io::Access::read};
+        } catch (const Error& error) {
+            throw data_error(std::string(error.what()) + " (wanted: " + layout_.x_name + " and " +
+                             layout_.y_name + ")");
+        }
+    }
+
+    void compare(const io::Dataset& dataset, const std::string& what, const Shape& expected,
+                 const Shape& found, DType type) const {
+        if (expected != found)
+            throw data_error(dataset.name() + ": expected " + what + expected.text() + as_in_first() +
+                             ", found " + found.text());
+        if (is_real(type) != is_real(dataset.info().dtype))
+            throw data_error(dataset.name() + ": expected " + class_of(type) + as_in_first() + ", found " +
+                             std::string(name_of(dataset.info().dtype)));
+    }
+
+    std::string as_in_first() const {
+        return layout_.shards.empty() ? "" : " as in " + layout_.shards.front().path;
+    }
+
+    DatasetLayout layout_;
+};
+
+DatasetLayout scan(const std::string& patterns, const std::string& x_name, const std::string& y_name) {
+    const std::vector<std::string> parts = split(patterns, ',');
+    if (parts.empty()) throw data_error("expected the path of a data set, found an empty one");
+    for (const std::string& pattern : parts)
+        if (io::glob_paths(pattern).empty())
+            throw data_error(pattern + ": expected HDF5 files, found no file of that name");
+    Scan result(x_name, y_name);
+    for (const std::string& path : io::glob_paths(patterns)) result.add(path);
+    DatasetLayout layout = result.take();
+    if (layout.rows() == 0)
+        throw data_error(patterns + ": " + x_name + ": expected at least one sample, found 0 rows in " +
+                         std::to_string(layout.shards.size()) + " file(s)");
+    return layout;
+}
+
+// The verdict travels as fields that end with a zero byte, which no path contains.
+std::string to_fields(const DatasetLayout& layout) {
+    std::string text;
+    const auto put = [&](const std::string& field) { text.append(field).push_back('\0'); };
+    const auto put_shape = [&](const Shape& shape) {
+        put(std::to_string(shape.rank()));
+        for (const std::int64_t extent : shape) put(std::to_string(extent));
+    };
+    put_shape(layout.sample);
+    put_shape(layout.target);
+    put(std::to_string(static_cast<int>(layout.x_type)));
+    put(std::to_string(static_cast<int>(layout.y_type)));
+    for (const Shard& shard : layout.shards) {
+        put(std::to_string(shard.ids.size()));
+        put(shard.path);
+    }
+    return text;
+}
+
+DatasetLayout from_fields(const std::string& text) {
+    std::istringstream stream(text);
+    std::string field;
+    const auto take = [&] { return std::getline(stream, field, '\0') ? std::stoll(field) : 0; };
+    const auto take_shape = [&] {
+        Shape shape;
+        for (std::int64_t rank = take(); rank > 0; --rank) shape.push_back(take());
+        return shape;
+    };
+    DatasetLayout layout;
+    layout.sample = take_shape();
+    layout.target = take_shape();
+    layout.x_type = static_cast<DType>(take());
+    layout.y_type = static_cast<DType>(take());
+    while (std::getline(stream, field, '\0')) {
+        const std::int64_t begin = layout.rows(), rows = std::stoll(field);
+        std::getline(stream, field, '\0');
+        layout.shards.push_back({field, {begin, begin + rows}});
+    }
+    return layout;
+}
+
+}  // namespace
+
+const Shard& DatasetLayout::shard_of(std::int64_t id) const {
+    return *std::partition_point(shards.begin(), shards.end(),
+                                 [&](const Shard& shard) { return shard.ids.end <= id; });
+}
+
+std::string DatasetLayout::place_of(std::int64_t id, const std::string& dataset) const {
+    const Shard& shard = shard_of(id);
+    return shard.path + ":" + dataset + " row " + std::to_string(id - shard.ids.begin);
+}
+
+DatasetLayout open_dataset(Communicator& comm, const std::string& patterns, const std::string& x_name,
+                           const std::string& y_name) {
+    std::string fields;
+    agreed_by_one(comm, [&] { fields = to_fields(scan(patterns, x_name, y_name)); });
+    DatasetLayout layout = from_fields(broadcast_text(comm, std::move(fields)));
+    layout.x_name = x_name;
+    layout.y_name = y_name;
+    return layout;
+}
+
+}  // namespace trireme

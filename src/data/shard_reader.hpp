@@ -1,0 +1,41 @@
+// Private to data: rows of a sharded data set by sample id, across files. Keeps the files that it reads open,
+// a bounded number of them; used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/data/dataset.hpp"
+#include "trireme/io/hdf5.hpp"
+
+namespace trireme {
+
+class ShardReader {
+public:
+    /// The layout must outlive the reader.
+    explicit ShardReader(const DatasetLayout& layout, std::size_t open_files = 64);
+
+    /// Samples [ids.begin, ids.end) as layout.x_type or layout.y_type, one behind the other.
+    void read_x(Range ids, void* to) { read(ids, to, true); }
+    void read_y(Range ids, void* to) { read(ids, to, false); }
+
+    std::int64_t x_bytes() const { return x_bytes_; }  ///< of one sample
+    std::int64_t y_bytes() const { return y_bytes_; }
+
+private:
+    struct OpenShard {
+        std::size_t index;
+        io::Dataset x, y;
+        std::int64_t last_use;
+    };
+
+    void read(Range ids, void* to, bool inputs);
+    OpenShard& opened(std::size_t index);
+
+    const DatasetLayout& layout_;
+    std::size_t most_open_;
+    std::int64_t x_bytes_, y_bytes_, uses_ = 0;
+    std::vector<OpenShard> open_;
+};
+
+}  // namespace trireme

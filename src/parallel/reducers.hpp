@@ -1,0 +1,13 @@
+// The two ways to reduce; see reducer.hpp.
+#pragma once
+
+#include "trireme/parallel/reducer.hpp"
+
+namespace trireme {
+
+std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table, Arena& arena,
+                                                   const ReducerOptions& options);
+std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device, const ParameterTable& table,
+                                                   Arena& arena, const ReducerOptions& options);
+
+}  // namespace trireme

@@ -1,0 +1,200 @@
+#include "trireme/train/config.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "train/config_table.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+
+namespace trireme {
+namespace {
+
+/// Names that other programs use, for "did you mean". They are not accepted.
+constexpr std::pair<const char*, const char*> other_names[] = {
+    {"learning_rate", "optim.lr"},      {"base_lr", "optim.lr"},
+    {"batch_size", "train.batch"},      {"num_epochs", "train.epochs"},
+    {"steps", "train.max_steps"},       {"num_steps", "train.max_steps"},
+    {"optimizer", "optim.name"},        {"scheduler", "schedule.name"},
+    {"lr_schedule", "schedule.name"},   {"warmup", "schedule.warmup_steps"},
+    {"decay", "optim.weight_decay"},    {"gradient_clip", "train.clip_norm"},
+    {"grad_clip", "train.clip_norm"},   {"hidden_size", "model.width"},
+    {"num_layers", "model.depth"},      {"num_workers", "data.prefetch"},
+    {"random_seed", "run.seed"},        {"output_dir", "run.dir"},
+    {"save_every", "checkpoint.every"}, {"patience", "train.early_stop"},
+    {"dtype", "train.precision"},       {"num_threads", "run.threads"},
+};
+
+const std::vector<ConfigRow>& rows() {
+    static const std::vector<ConfigRow> table = [] {
+        std::vector<ConfigRow> made = make_config_rows();
+        const Config defaults;
+        for (ConfigRow& row : made)
+            if (row.get) row.about.fallback = row.get(defaults);
+        return made;
+    }();
+    return table;
+}
+
+std::string section_of(const std::string& key) {
+    const std::size_t dot = key.find('.');
+    return dot == std::string::npos ? "" : key.substr(0, dot);
+}
+std::string name_within(const std::string& key) {
+    return key.substr(key.find('.') + 1);  // npos + 1 is 0: the whole
+}
+
+const ConfigRow& row_of(const std::string& key) {
+    for (const ConfigRow& row : rows())
+        if (row.about.key == key) return row;
+    const std::string meant = nearest_config_key(key);
+    throw usage_error(
+        "unknown key " + key +
+        (meant.empty() ? "; `trireme train --help` lists them" : "; did you mean " + meant + "?"));
+}
+
+/// Equal as numbers, as truth values or as texts.
+bool same_value(const std::string& a, const std::string& b) {
+    if (const auto x = parse_real(a), y = parse_real(b); x && y) return *x == *y;
+    if (const auto x = parse_bool(a), y = parse_bool(b); x && y) return *x == *y;
+    return a == b;
+}
+
+void refuse_when(bool contradiction, const std::string& message) {
+    if (contradiction) throw usage_error(message);
+}
+
+}  // namespace
+
+std::string nearest_config_key(const std::string& word) {
+    // Keys as they are, then the names of keys (and of the same things elsewhere) in the section that was
+    // written.
+    std::vector<std::string> candidates;
+    std::vector<std::string> keys;
+    const std::string section = section_of(word), prefix = section.empty() ? "" : section + ".";
+    const auto add = [&](const std::string& candidate, const std::string& key) {
+        candidates.push_back(candidate);
+        keys.push_back(key);
+    };
+    for (const ConfigRow& row : rows()) add(row.about.key, row.about.key);
+    for (const ConfigRow& row : rows()) add(prefix + name_within(row.about.key), row.about.key);
+    for (const auto& [name, key] : other_names) add(prefix + name, key);
+    const std::string found = nearest(word, candidates);
+    const auto at = std::find(candidates.begin(), candidates.end(), found);
+    return found.empty() || at == candidates.end() ? ""
+                                                   : keys[static_cast<std::size_t>(at - candidates.begin())];
+}
+
+const std::vector<ConfigKey>& config_keys() {
+    static const std::vector<ConfigKey> keys = [] {
+        std::vector<ConfigKey> list;
+        for (const ConfigRow& row : rows()) list.push_back(row.about);
+        return list;
+    }();
+    return keys;
+}
+
+void set_config(Config& config, const std::string& key, const std::string& value) {
+    const ConfigRow& row = row_of(key);
+    const std::string trimmed(trim(value));
+    if (row.set) return row.set(config, trimmed);
+    if (!same_value(trimmed, row.about.fallback))
+        throw usage_error(key + "=" + trimmed + ": announced, but not built in this version (only " +
+                          (row.about.fallback.empty() ? "an empty value" : row.about.fallback) + " works)");
+}
+
+std::string get_config(const Config& config, const std::string& key) {
+    const ConfigRow& row = row_of(key);
+    return row.get ? row.get(config) : row.about.fallback;
+}
+
+void check_config(const Config& c) {
+    refuse_when(c.data.train.empty(), "data.train is missing: the pattern of the training files");
+    refuse_when(c.train.epochs == 0 && c.train.max_steps == 0,
+                "train.epochs or train.max_steps must be given: how long to train");
+    refuse_when(c.train.batch < 1, "train.batch=" + std::to_string(c.train.batch) + ": expected at least 1");
+    refuse_when(c.train.lanes > 0 && c.train.lane_batch > 0 && c.train.lane_batch < c.train.batch &&
+                    c.train.lanes < (c.train.batch + c.train.lane_batch - 1) / c.train.lane_batch,
+                "train.lanes=" + std::to_string(c.train.lanes) +
+                    " with train.lane_batch=" + std::to_string(c.train.lane_batch) +
+                    " hold fewer samples than train.batch=" + std::to_string(c.train.batch));
+    refuse_when(c.train.label_smoothing != 0 && c.model.loss != "cross_entropy",
+                "train.label_smoothing=" + to_text(c.train.label_smoothing) +
+                    " needs model.loss=cross_entropy, not " + c.model.loss);
+    refuse_when(
+        c.train.early_stop > 0 && c.data.valid.empty(),
+        "train.early_stop=" + std::to_string(c.train.early_stop) + " needs a validation set (data.valid)");
+    refuse_when(c.train.early_stop > 0 && c.train.eval_every == Every{},
+                "train.early_stop=" + std::to_string(c.train.early_stop) +
+                    " needs validations, but train.eval_every=never");
+    refuse_when(c.optim.betas.size() != 2, "optim.betas: expected two numbers");
+    refuse_when(c.optim.nesterov && (c.optim.name != "sgd" || c.optim.momentum == 0),
+                "optim.nesterov=true needs optim.name=sgd and optim.momentum above 0");
+    refuse_when(c.optim.momentum != 0 && c.optim.name != "sgd",
+                "optim.momentum=" + to_text(c.optim.momentum) + " needs optim.name=sgd; " + c.optim.name +
+                    " has optim.betas");
+    refuse_when(c.schedule.warmup_steps > 0 && c.schedule.warmup_epochs > 0,
+                "schedule.warmup_steps=" + std::to_string(c.schedule.warmup_steps) +
+                    " and schedule.warmup_epochs=" + to_text(c.schedule.warmup_epochs) +
+                    ": only one of the two");
+    refuse_when(
+        c.optim.scale_lr == "none" && c.schedule.min_lr > c.optim.lr,
+        "schedule.min_lr=" + to_text(c.schedule.min_lr) + " is above optim.lr=" + to_text(c.optim.lr));
+    refuse_when(c.checkpoint.best == "accuracy" && c.model.loss == "mse",
+                "checkpoint.best=accuracy: model.loss=mse has no accuracy; expected loss or auto");
+}
+
+std::string config_text(const Config& config) {
+    std::string text, section;
+    for (const ConfigRow& row : rows()) {
+        if (!row.get) continue;
+        const std::string& key = row.about.key;
+        if (section_of(key) != section) {
+            section = section_of(key);
+            text += (text.empty() ? "[" : "\n[") + section + "]\n";
+        }
+        const std::string value = row.get(config);
+        if (row.about.repeated) {
+            for (const std::string& line : split(value, '|'))
+                text += name_within(key) + " = " + ini_value(line) + "\n";
+        } else {
+            text += std::string(trim(name_within(key) + " = " + ini_value(value))) + "\n";
+        }
+    }
+    return text;
+}
+
+Config config_from_text(const std::string& text, const std::string& source) {
+    Config config;
+    std::map<std::string, int> lines;
+    for (const IniEntry& entry : read_ini(text, source)) {
+        const std::string place = place_in(source, entry.line);
+        try {
+            const bool repeated = row_of(entry.key).about.repeated;
+            if (const auto [first, is_new] = lines.emplace(entry.key, entry.line); !is_new && !repeated)
+                throw usage_error(entry.key + " is given a second time (first in line " +
+                                  std::to_string(first->second) + ")");
+            set_config(config, entry.key, entry.value);
+        } catch (const Error& error) {
+            throw Error(error.status(), place + error.what(), error.scope());
+        }
+    }
+    return config;
+}
+
+std::vector<std::string> config_differences(const Config& saved, const Config& now) {
+    const auto shown = [](const std::string& value) {
+        return value.empty() ? std::string("(empty)") : value;
+    };
+    std::vector<std::string> differences;
+    for (const ConfigRow& row : rows()) {
+        if (!row.get) continue;
+        const std::string before = row.get(saved), after = row.get(now);
+        if (before != after)
+            differences.push_back(row.about.key + ": " + shown(before) + " -> " + shown(after));
+    }
+    return differences;
+}
+
+}  // namespace trireme

@@ -1,0 +1,300 @@
+// The table of keys: the only place that lists them.
+#include <limits>
+
+#include "train/config_fields.hpp"
+#include "trireme/nn/description.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace fields;
+using Rows = std::vector<ConfigRow>;
+
+constexpr std::int64_t any_integer = std::numeric_limits<std::int64_t>::min();
+
+void check_augment(const std::string& key, const std::string& value) {
+    if (value == "none") return;
+    bool fits = !value.empty();
+    for (const std::string& word : split(value, ' ')) {
+        const bool crop = word.starts_with("crop=") && parse_int(word.substr(5)).value_or(0) > 0;
+        fits = fits && (crop || word == "flip" || word.empty());
+    }
+    if (!fits) refuse(key, value, "none, crop=PIXELS, flip or both (crop=4 flip)");
+}
+
+void check_init(const std::string&, const std::string& value) {
+    init_from(value, 1, 1);
+}
+
+void check_resume(const std::string& key, const std::string& value) {
+    if (line_from(key, value).empty()) refuse(key, value, "auto, none or the path of a checkpoint");
+}
+
+Rows run_rows() {
+    return {
+        text(
+            "run.dir", [](auto& c) -> auto& { return c.run.dir; },
+            "Directory of the run: configuration, metrics, checkpoints. Empty: runs/NAME for NAME.ini, else "
+            "runs/train."),
+        integer(
+            "run.seed", [](auto& c) -> auto& { return c.run.seed; }, 0,
+            "Seed of every random number: weights, order of samples, dropout, augmentation."),
+        choice(
+            "run.device", [](auto& c) -> auto& { return c.run.device; }, {"auto", "cpu", "cuda"},
+            "Where to compute: auto (cuda when a GPU is there, else cpu), cpu, cuda."),
+        integer(
+            "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
+            "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",
+            "auto"),
+        choice(
+            "run.log", [](auto& c) -> auto& { return c.run.log; }, {"debug", "info", "warning", "error"},
+            "Least important messages to show: debug, info, warning, error."),
+        flag(
+            "run.trace_samples", [](auto& c) -> auto& { return c.run.trace_samples; },
+            "Write samples-<rank>.csv, which sample was in which step and lane: true, false."),
+        checked(
+            "run.resume", [](auto& c) -> auto& { return c.run.resume; }, check_resume,
+            "Where to start: auto (the newest whole checkpoint in run.dir, else from nothing), none, or the "
+            "path "
+            "of a checkpoint."),
+        choice(
+            "run.progress", [](auto& c) -> auto& { return c.run.progress; }, {"auto", "on", "off"},
+            "The progress line: auto (on a terminal), on, off."),
+    };
+}
+
+Rows data_rows() {
+    return {
+        text(
+            "data.train", [](auto& c) -> auto& { return c.data.train; },
+            "Training set: a pattern of HDF5 files, or several between commas."),
+        text(
+            "data.valid", [](auto& c) -> auto& { return c.data.valid; },
+            "Validation set, likewise. Empty: no validation."),
+        text(
+            "data.test", [](auto& c) -> auto& { return c.data.test; },
+            "Test set, likewise: what eval and predict take by default."),
+        text(
+            "data.x", [](auto& c) -> auto& { return c.data.x; }, "Name of the inputs within the files."),
+        text(
+            "data.y", [](auto& c) -> auto& { return c.data.y; },
+            "Name of the labels or targets within the files."),
+        choice("data.kind", [](auto& c) -> auto& { return c.data.kind; }, {"auto", "samples"},
+               "What the files hold: auto, samples (x and y).", {"tokens"}),
+        choice(
+            "data.normalize", [](auto& c) -> auto& { return c.data.normalize; }, {"none", "unit", "standard"},
+            "none, unit (divide by the integer type's maximum), standard (mean and deviation of the training "
+            "set, "
+            "per channel)."),
+        choice(
+            "data.cache", [](auto& c) -> auto& { return c.data.cache; }, {"auto", "memory", "none"},
+            "Keep the samples in memory: auto (where they fit), memory, none."),
+        integer(
+            "data.prefetch", [](auto& c) -> auto& { return c.data.prefetch; }, 1,
+            "Steps that are read ahead, at least 1."),
+        choice(
+            "data.shuffle", [](auto& c) -> auto& { return c.data.shuffle; }, {"full", "chunk", "none"},
+            "Order of the samples, new in each epoch: full, chunk (blocks of neighbours, and within them), "
+            "none."),
+        integer(
+            "data.chunk", [](auto& c) -> auto& { return c.data.chunk; }, 1,
+            "Samples in a block of data.shuffle=chunk."),
+        flag(
+            "data.drop_last", [](auto& c) -> auto& { return c.data.drop_last; },
+            "Leave out the short batch at the end of an epoch: true, false."),
+        checked(
+            "data.augment", [](auto& c) -> auto& { return c.data.augment; }, check_augment,
+            "Random changes of training images: none, crop=PIXELS (of padding), flip, or both (crop=4 "
+            "flip)."),
+    };
+}
+
+Rows model_rows() {
+    return {
+        choice("model.arch", [](auto& c) -> auto& { return c.model.arch; }, {"mlp", "cnn", "resnet18"},
+               "A preset: mlp, cnn, resnet18. Not used where there are layer lines.", {"resnet", "gpt"}),
+        lines(
+            "model.layer", [](auto& c) -> auto& { return c.model.layers; },
+            "A layer, such as `conv out=32 kernel=3 padding=1`; one line for each, read top to bottom."),
+        sizes(
+            "model.width", [](auto& c) -> auto& { return c.model.width; },
+            "mlp: width of the hidden layers, or one number for each of them (512, 256)."),
+        integer(
+            "model.depth", [](auto& c) -> auto& { return c.model.depth; }, 0,
+            "mlp: number of hidden layers where the width is one number."),
+        integer(
+            "model.channels", [](auto& c) -> auto& { return c.model.channels; }, 0,
+            "cnn, resnet18: channels of the first stage: auto (the preset's own) or a number.", "auto"),
+        choice(
+            "model.activation", [](auto& c) -> auto& { return c.model.activation; },
+            {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"},
+            "Of the presets: relu, gelu, gelu_tanh, silu, tanh, sigmoid."),
+        real(
+            "model.dropout", [](auto& c) -> auto& { return c.model.dropout; }, below_one,
+            "Of the presets: probability that an element is dropped, in [0, 1)."),
+        flag(
+            "model.batchnorm", [](auto& c) -> auto& { return c.model.batchnorm; },
+            "mlp, cnn: batch normalisation after each layer: true, false."),
+        choice(
+            "model.loss", [](auto& c) -> auto& { return c.model.loss; }, {"cross_entropy", "mse", "bce"},
+            "cross_entropy (classes), mse (real targets), bce (targets in [0, 1], on logits)."),
+        checked(
+            "model.init", [](auto& c) -> auto& { return c.model.init; }, check_init,
+            "Initial weights: kaiming, xavier, normal std=0.02, zeros, constant value=0.5."),
+    };
+}
+
+Rows train_rows() {
+    return {
+        integer(
+            "train.epochs", [](auto& c) -> auto& { return c.train.epochs; }, 0,
+            "Passes over the training set. This or train.max_steps must be given."),
+        integer(
+            "train.max_steps", [](auto& c) -> auto& { return c.train.max_steps; }, 0,
+            "Updates after which the run ends, whatever the epoch; 0: no such bound."),
+        integer(
+            "train.batch", [](auto& c) -> auto& { return c.train.batch; }, 1,
+            "Samples of one update, over all ranks (the global batch)."),
+        integer(
+            "train.lanes", [](auto& c) -> auto& { return c.train.lanes; }, 0,
+            "Slices of the batch: auto (the data-parallel ranks, more where train.lane_batch asks for it; 8 "
+            "in "
+            "the reproducible mode) or a number. Kept when a run is resumed.",
+            "auto"),
+        integer(
+            "train.lane_batch", [](auto& c) -> auto& { return c.train.lane_batch; }, 0,
+            "Most samples in a lane; 0: no bound."),
+        integer(
+            "train.lane_threads", [](auto& c) -> auto& { return c.train.lane_threads; }, 0,
+            "Threads that compute one lane: auto (run.threads; 1 in the reproducible mode) or a number.",
+            "auto"),
+        choice("train.precision", [](auto& c) -> auto& { return c.train.precision; }, {"fp32"},
+               "Type that layers compute in: fp32.", {"bf16", "fp16"}),
+        real(
+            "train.clip_norm", [](auto& c) -> auto& { return c.train.clip_norm; }, not_negative,
+            "Largest global norm of the gradient; 0: not clipped."),
+        real(
+            "train.label_smoothing", [](auto& c) -> auto& { return c.train.label_smoothing; }, below_one,
+            "Share of the target that is spread over all classes, in [0, 1); with cross_entropy only."),
+        integer(
+            "train.ignore_index", [](auto& c) -> auto& { return c.train.ignore_index; }, any_integer,
+            "Label of samples that do not count in cross_entropy."),
+        choice(
+            "train.reduction", [](auto& c) -> auto& { return c.train.reduction; }, {"fast", "reproducible"},
+            "How gradients are summed: fast, or reproducible (the same bits on 1, 2, 4, ... ranks)."),
+        every(
+            "train.eval_every", [](auto& c) -> auto& { return c.train.eval_every; }, false,
+            "When to validate: N epochs, N steps, never."),
+        integer(
+            "train.early_stop", [](auto& c) -> auto& { return c.train.early_stop; }, 0,
+            "Validations without a better result after which the run ends; 0: off."),
+        integer(
+            "train.log_every", [](auto& c) -> auto& { return c.train.log_every; }, 1,
+            "Steps from one step line in metrics.jsonl to the next."),
+    };
+}
+
+Rows optim_rows() {
+    return {
+        choice("optim.name", [](auto& c) -> auto& { return c.optim.name; }, {"sgd", "adam", "adamw"},
+               "sgd, adam, adamw.", {"lamb", "lars", "lion"}),
+        real(
+            "optim.lr", [](auto& c) -> auto& { return c.optim.lr; }, not_negative, "Peak learning rate."),
+        two_fractions(
+            "optim.betas", [](auto& c) -> auto& { return c.optim.betas; },
+            "adam, adamw: decay of the two moments, each in [0, 1)."),
+        real(
+            "optim.eps", [](auto& c) -> auto& { return c.optim.eps; }, positive,
+            "adam, adamw: added to the denominator."),
+        real(
+            "optim.momentum", [](auto& c) -> auto& { return c.optim.momentum; }, below_one,
+            "sgd: momentum, in [0, 1)."),
+        flag(
+            "optim.nesterov", [](auto& c) -> auto& { return c.optim.nesterov; },
+            "sgd: Nesterov's form of the momentum: true, false."),
+        real(
+            "optim.weight_decay", [](auto& c) -> auto& { return c.optim.weight_decay; }, not_negative,
+            "Decay of matrices and kernels; biases and norms have none."),
+        choice(
+            "optim.scale_lr", [](auto& c) -> auto& { return c.optim.scale_lr; }, {"none", "linear", "sqrt"},
+            "Scale the rate by train.batch / optim.base_batch: none, linear, sqrt."),
+        integer(
+            "optim.base_batch", [](auto& c) -> auto& { return c.optim.base_batch; }, 1,
+            "Batch that optim.lr was chosen for."),
+    };
+}
+
+Rows schedule_rows() {
+    return {
+        choice("schedule.name", [](auto& c) -> auto& { return c.schedule.name; },
+               {"constant", "cosine", "linear", "step"}, "constant, cosine, linear, step.",
+               {"poly", "plateau"}),
+        integer(
+            "schedule.warmup_steps", [](auto& c) -> auto& { return c.schedule.warmup_steps; }, 0,
+            "Updates over which the rate rises to its peak."),
+        real(
+            "schedule.warmup_epochs", [](auto& c) -> auto& { return c.schedule.warmup_epochs; }, not_negative,
+            "The same in epochs; only one of the two."),
+        real(
+            "schedule.min_lr", [](auto& c) -> auto& { return c.schedule.min_lr; }, not_negative,
+            "Rate at the horizon and after it."),
+        integer(
+            "schedule.steps", [](auto& c) -> auto& { return c.schedule.steps; }, 0,
+            "Horizon in updates: auto (train.epochs, or train.max_steps where there are no epochs) or a "
+            "number.",
+            "auto"),
+        integer(
+            "schedule.step_size", [](auto& c) -> auto& { return c.schedule.step_size; }, 0,
+            "step: updates from one drop to the next: auto (a third of the horizon) or a number.", "auto"),
+        real(
+            "schedule.gamma", [](auto& c) -> auto& { return c.schedule.gamma; }, positive,
+            "step: factor of each drop."),
+    };
+}
+
+Rows other_rows() {
+    return {
+        planned("scaler.init", "65536", "Loss scale of fp16 at the start."),
+        planned("scaler.growth", "2", "Factor on the loss scale after scaler.interval good steps."),
+        planned("scaler.backoff", "0.5", "Factor on the loss scale after a step with inf or NaN."),
+        planned("scaler.interval", "2000", "Good steps from one growth to the next."),
+        planned("parallel.tensor", "1", "Ranks that split each layer."),
+        planned("parallel.pipeline", "1", "Stages that the layers are dealt to."),
+        planned("parallel.schedule", "1f1b", "Order of micro-batches in the pipeline."),
+        planned("parallel.zero", "0", "ZeRO stage: what is sharded over the data-parallel ranks."),
+        real(
+            "parallel.bucket_mb", [](auto& c) -> auto& { return c.parallel.bucket_mb; }, positive,
+            "Megabytes of gradient that are reduced at once."),
+        choice(
+            "parallel.overlap", [](auto& c) -> auto& { return c.parallel.overlap; }, {"auto", "on", "off"},
+            "Reduce while the backward pass goes on: auto (where a core is spare), on, off."),
+        every(
+            "checkpoint.every", [](auto& c) -> auto& { return c.checkpoint.every; }, true,
+            "When to save: N epochs, N steps, N minutes, never (the end of a run saves in any case)."),
+        integer(
+            "checkpoint.keep", [](auto& c) -> auto& { return c.checkpoint.keep; }, 1,
+            "Newest step checkpoints that are kept."),
+        choice(
+            "checkpoint.best", [](auto& c) -> auto& { return c.checkpoint.best; },
+            {"auto", "accuracy", "loss"},
+            "What makes the best checkpoint: auto (valid accuracy, or valid loss where there is none), "
+            "accuracy, "
+            "loss."),
+        planned("checkpoint.async", "false", "Write while training goes on."),
+        planned("profile.enable", "false", "Measure the parts of each step."),
+        planned("profile.trace", "", "File for a Chrome trace."),
+        planned("profile.steps", "0", "Steps to trace."),
+    };
+}
+
+}  // namespace
+
+std::vector<ConfigRow> make_config_rows() {
+    Rows rows;
+    for (Rows section :
+         {run_rows(), data_rows(), model_rows(), train_rows(), optim_rows(), schedule_rows(), other_rows()})
+        rows.insert(rows.end(), section.begin(), section.end());
+    return rows;
+}
+
+}  // namespace trireme

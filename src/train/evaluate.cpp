@@ -1,0 +1,119 @@
+#include "trireme/train/evaluate.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "train/evaluate_set.hpp"
+#include "train/experiment.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/checkpoint/checkpoint.hpp"
+#include "trireme/comm/agree.hpp"
+#include "trireme/io/hdf5.hpp"
+
+namespace trireme {
+namespace {
+
+/// A model as a checkpoint describes it, its weights, and a data set for it.
+struct SavedModel {
+    SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint, const std::string& data);
+
+    CheckpointMeta meta;
+    DatasetLayout set;
+    EpochPlan plan;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<Arena> arena;
+    std::unique_ptr<LaneRunner> runner;
+    std::unique_ptr<Loader> loader;
+};
+
+SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint, const std::string& data) {
+    Communicator& world = runtime.mesh.world();
+    meta = read_checkpoint_meta(world, checkpoint);
+    set = open_dataset(world, data, config.data.x, config.data.y);
+    if (set.rows() > 0) check_compatible(set, meta.sample, data);
+    const int ranks = world.size();
+    plan = {set.rows(), config.train.batch, std::max<std::int64_t>(choose_lanes(config, ranks), ranks), false};
+    const Range my_lanes = part_of({0, plan.lanes}, ranks, world.rank());
+
+    model = std::make_unique<Model>(model_description(config, meta.sample), loss_options(config), meta.sample,
+                                    meta.outputs, plan.largest_lane());
+    arena = std::make_unique<Arena>(runtime.device, model->table(), std::vector<std::string>{});
+    load_checkpoint(world, checkpoint, model->table(), *arena, false);
+    const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers, threads.threads);
+
+    LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
+                                           runtime.session.local_size());
+    options.shuffle = Shuffle::none;
+    loader = std::make_unique<Loader>(set, options);
+}
+
+}  // namespace
+
+EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, const EpochPlan& plan) {
+    LaneSums sums(plan.lanes);
+    loader.start(0, 0);
+    for (std::int64_t step = 0; step < plan.steps(); ++step) evaluate_lanes(runner, loader.next_step(), sums);
+    sums.reduce(comm);
+    EvalResult result;
+    result.count = static_cast<std::int64_t>(sums.count());
+    result.has_accuracy = runner.model().loss().kind != LossKind::mse;
+    const double count = std::max(1.0, sums.count());
+    result.loss = sums.loss() / count;
+    (result.has_accuracy ? result.accuracy : result.error) = sums.correct() / count;
+    return result;
+}
+
+EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
+                               const std::string& data) {
+    SavedModel saved(runtime, config, checkpoint, data);
+    return evaluate_set(runtime.mesh.world(), *saved.runner, *saved.loader, saved.plan);
+}
+
+std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
+                                const std::string& data, const std::string& output) {
+    Communicator& world = runtime.mesh.world();
+    SavedModel saved(runtime, config, checkpoint, data);
+    const std::int64_t rows = saved.set.rows(), width = saved.meta.outputs;
+    const bool classes = saved.model->loss().kind == LossKind::cross_entropy;
+    const std::string temporary = output + ".tmp";
+    agreed_by_one(world, [&] {
+        const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+        if (!folder.empty()) std::filesystem::create_directories(folder);
+        io::File file(temporary, io::Access::create);
+        file.create("/output", DType::f32, {rows, width});
+        if (classes) file.create("/prediction", DType::i32, {rows});
+        file.close();
+    });
+    {
+        io::File file(temporary, io::Access::append, world);
+        io::Dataset outputs = file.open("/output");
+        std::optional<io::Dataset> predictions;
+        if (classes) predictions = file.open("/prediction");
+        std::vector<std::int32_t> best;
+        saved.loader->start(0, 0);
+        for (std::int64_t step = 0; step < saved.plan.steps(); ++step) {
+            for (const LaneBatch& batch : saved.loader->next_step()) {
+                if (batch.samples() == 0) continue;
+                LaneContext lane = saved.runner->context(0, batch);
+                lane.training = false;
+                const View out = saved.model->forward(lane, batch.x);  // [n, width]
+                outputs.write_rows(batch.positions, DType::f32, out.data);
+                if (!classes) continue;
+                best.clear();
+                for (const float* row = out.as<float>(); row < out.as<float>() + out.count(); row += width)
+                    best.push_back(static_cast<std::int32_t>(std::max_element(row, row + width) - row));
+                predictions->write_rows(batch.positions, DType::i32, best.data());
+            }
+        }
+        file.close();
+    }
+    world.barrier();
+    agreed_by_one(world, [&] { std::filesystem::rename(temporary, output); });
+    return rows;
+}
+
+}  // namespace trireme

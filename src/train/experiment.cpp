@@ -1,0 +1,119 @@
+#include "train/experiment.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+
+namespace trireme {
+
+LossOptions loss_options(const Config& config) {
+    return {.kind = loss_from(config.model.loss),
+            .label_smoothing = static_cast<float>(config.train.label_smoothing),
+            .ignore_index = static_cast<std::int32_t>(config.train.ignore_index)};
+}
+
+OptimizerOptions optimizer_options(const Config& config) {
+    return {.name = config.optim.name,
+            .lr = config.optim.lr,
+            .beta1 = config.optim.betas[0],
+            .beta2 = config.optim.betas[1],
+            .eps = config.optim.eps,
+            .momentum = config.optim.momentum,
+            .nesterov = config.optim.nesterov,
+            .weight_decay = config.optim.weight_decay};
+}
+
+ModelDescription model_description(const Config& config, const Shape& sample) {
+    ModelDescription description{.layers = config.model.layers, .loss = config.model.loss, .init = config.model.init};
+    if (!description.layers.empty()) return description;
+    PresetOptions preset{.widths = config.model.width,
+                         .channels = config.model.channels,
+                         .activation = config.model.activation,
+                         .dropout = config.model.dropout,
+                         .batchnorm = config.model.batchnorm};
+    if (preset.widths.size() == 1) preset.widths.assign(static_cast<std::size_t>(config.model.depth), preset.widths[0]);
+    description.layers = preset_layers(config.model.arch, sample, preset);
+    return description;
+}
+
+Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch) {
+    ScheduleOptions options{.name = config.schedule.name, .min_lr = config.schedule.min_lr};
+    options.base_lr =
+        config.optim.lr * lr_scale(config.optim.scale_lr, config.train.batch, config.optim.base_batch);
+    options.horizon = config.schedule.steps > 0  ? config.schedule.steps
+                      : config.train.epochs > 0 ? config.train.epochs * steps_per_epoch
+                                                : config.train.max_steps;
+    options.warmup = config.schedule.warmup_steps > 0
+                         ? config.schedule.warmup_steps
+                         : std::llround(config.schedule.warmup_epochs * static_cast<double>(steps_per_epoch));
+    options.step_size = config.schedule.step_size > 0 ? config.schedule.step_size
+                                                      : std::max<std::int64_t>(1, options.horizon / 3);
+    options.gamma = config.schedule.gamma;
+    return Schedule(options);
+}
+
+std::int64_t choose_lanes(const Config& config, int ranks) {
+    if (config.train.lanes > 0) return config.train.lanes;
+    const std::int64_t base = config.train.reduction == "reproducible" ? 8 : ranks;
+    if (config.train.lane_batch <= 0) return base;
+    // The smallest multiple of the base whose largest lane holds at most lane_batch samples.
+    const std::int64_t needed = (config.train.batch + config.train.lane_batch - 1) / config.train.lane_batch;
+    return base * std::max<std::int64_t>(1, (needed + base - 1) / base);
+}
+
+LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lanes) {
+    if (config.train.reduction != "reproducible")
+        return {1, config.train.lane_threads > 0 ? config.train.lane_threads : rank_threads};
+    const int threads = config.train.lane_threads > 0 ? config.train.lane_threads : 1;
+    const auto side_by_side = std::min<std::int64_t>(my_lanes.size(), rank_threads / threads);
+    return {static_cast<int>(std::max<std::int64_t>(1, side_by_side)), threads};
+}
+
+LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,
+                             Range my_lanes, int ranks_on_node) {
+    return {.plan = plan,
+            .my_lanes = my_lanes,
+            .shuffle = shuffle_from(config.data.shuffle),
+            .seed = config.run.seed,
+            .chunk = config.data.chunk,
+            .class_labels = loss_from(config.model.loss) == LossKind::cross_entropy,
+            .normalization = normalization,
+            .cache = config.data.cache,
+            .prefetch = config.data.prefetch,
+            .ranks_on_node = ranks_on_node};
+}
+
+void set_augmentation(LoaderOptions& options, const Config& config) {
+    if (config.data.augment == "none") return;
+    for (const std::string& word : split(config.data.augment, ' ')) {
+        const auto pixels = word.starts_with("crop=") ? parse_int(word.substr(5)) : std::nullopt;
+        if (word == "flip")
+            options.flip = true;
+        else if (pixels && *pixels >= 0)
+            options.crop = static_cast<int>(*pixels);
+        else if (!word.empty())
+            throw usage_error("data.augment=" + config.data.augment + ": expected none, or `crop=<pixels>` and `flip`");
+    }
+}
+
+std::int64_t count_outputs(Communicator& comm, const Config& config, const DatasetLayout& layout) {
+    if (loss_from(config.model.loss) == LossKind::cross_entropy)
+        return count_classes(comm, layout, config.train.ignore_index);
+    return layout.target.count();
+}
+
+void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what) {
+    if (layout.rows() == 0)
+        throw Error(Status::bad_data, what + ": there are no samples in " + layout.shards.front().path +
+                                          (layout.shards.size() > 1 ? " and the other files" : ""),
+                    Scope::all_ranks);
+    if (!(layout.sample == sample))
+        throw Error(Status::bad_data,
+                    layout.shards.front().path + ": " + layout.x_name + ": expected samples of " + sample.text() +
+                        " as the model was made for, found " + layout.sample.text(),
+                    Scope::all_ranks);
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+// From a configuration and its data to the parts of a run: what train, eval and predict have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/data/loader.hpp"
+#include "trireme/nn/model.hpp"
+#include "trireme/optim/optimizer.hpp"
+#include "trireme/optim/schedule.hpp"
+#include "trireme/train/config.hpp"
+#include "trireme/train/runtime.hpp"
+
+namespace trireme {
+
+LossOptions loss_options(const Config& config);
+OptimizerOptions optimizer_options(const Config& config);
+/// Presets are written out for samples of this shape.
+ModelDescription model_description(const Config& config, const Shape& sample);
+/// The horizon is schedule.steps, else epochs x steps per epoch, else max_steps.
+Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch);
+
+/// V: train.lanes, or by the rule of DESIGN section 5. `ranks`: data-parallel ones.
+std::int64_t choose_lanes(const Config& config, int ranks);
+/// Lanes side by side on one rank and threads of each.
+struct LaneThreads {
+    int workers = 1, threads = 1;
+};
+LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lanes);
+
+/// How the loader of one data set is set up. `ranks_on_node`: for the share of memory.
+LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,
+                             Range my_lanes, int ranks_on_node);
+
+/// Reads data.augment: none, or crop=<pixels> and flip. @throws Error (bad_usage) on anything else.
+void set_augmentation(LoaderOptions& options, const Config& config);
+
+/// Classes in the labels, or values of one target. Collective.
+std::int64_t count_outputs(Communicator& comm, const Config& config, const DatasetLayout& layout);
+
+/// @throws Error (bad_data, all ranks) when samples or targets of a set do not fit what the model was made for.
+void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what);
+
+}  // namespace trireme

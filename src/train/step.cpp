@@ -1,0 +1,151 @@
+#include "trireme/train/step.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "trireme/base/clock.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
+#include "trireme/comm/agree.hpp"
+
+namespace trireme {
+
+LaneRunner::LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane)
+    : model_(model), weights_(weights), crew_(workers) {
+    for (int w = 0; w < workers; ++w)
+        workers_.push_back({make_ops(device, threads_per_lane), Buffer(device, model.workspace().bytes())});
+}
+
+LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
+    Worker& w = workers_[static_cast<std::size_t>(worker)];
+    LaneContext lane;
+    lane.ops = w.ops.get();
+    lane.table = &model_.table();
+    lane.plan = &model_.workspace();
+    lane.weights = &weights_;
+    lane.workspace = w.workspace.as<std::byte>();
+    lane.samples = batch.samples();
+    lane.first_in_batch = batch.first_in_batch;
+    lane.batch_samples = batch.batch_samples;
+    return lane;
+}
+
+void LaneSums::clear() { std::fill(values_.begin(), values_.end(), 0.0); }
+
+LossSums LaneSums::of_lane(std::int64_t lane) {
+    double* slot = values_.data() + 3 * lane;
+    return {.loss = slot, .count = slot + 1, .correct = slot + 2};
+}
+
+void LaneSums::reduce(Communicator& comm) { all_reduce_values(comm, std::span<double>(values_)); }
+
+double LaneSums::total(int which) const {
+    double sum = 0;
+    for (std::int64_t lane = 0; lane < lanes_; ++lane) sum += values_[static_cast<std::size_t>(3 * lane + which)];
+    return sum;
+}
+
+TrainStep::TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, const Optimizer& optimizer,
+                     GradientReducer& reducer, std::int64_t lanes, StepOptions options)
+    : data_(data),
+      runner_(runner),
+      arena_(arena),
+      reducer_(reducer),
+      update_(optimizer, runner.model().table()),
+      options_(options),
+      sums_(lanes) {}
+
+StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& request) {
+    StepResult result;
+    Ops& ops = runner_.ops();
+    sums_.clear();
+    for (int i = 0; i < LaneSums::extras; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
+
+    reducer_.begin_step();
+    run_lanes(lanes, request);
+
+    const Stopwatch waiting;
+    reducer_.finish_step(ops);
+    sums_.reduce(data_);
+    result.exposed_seconds = data_.size() > 1 ? waiting.seconds() : 0;
+
+    result.count = sums_.count();
+    result.correct = sums_.correct();
+    result.loss = result.count > 0 ? sums_.loss() / result.count : 0;
+    for (int i = 0; i < LaneSums::extras; ++i) result.flags[i] = sums_.extra(i) > 0;
+    const auto require_finite = [](const char* what, double value) {
+        if (!std::isfinite(value))
+            throw Error(Status::failed,
+                        std::string("the ") + what + " is " + to_text(value) +
+                            ": training has diverged and nothing of this step is saved; a lower optim.lr, a "
+                            "schedule.warmup_steps or train.clip_norm may help",
+                        Scope::all_ranks);
+    };
+    require_finite("loss", result.loss);
+
+    // Lanes scale their gradients by 1 / samples; where some samples do not count, the mean is over those that do.
+    const double to_mean = result.count > 0 ? static_cast<double>(request.batch_samples) / result.count : 1;
+    UpdateInfo info{.lr = request.lr, .step = request.updates + 1, .gradient_scale = to_mean};
+    if (options_.clip_norm > 0) {
+        result.gradient_norm = to_mean * std::sqrt(update_.gradient_norm_squared(ops, arena_));
+        require_finite("gradient norm", result.gradient_norm);
+        info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
+        update_.apply(ops, arena_, info, false);
+    } else {
+        // Without clipping nothing depends on the norm before the update: one pass does both.
+        result.gradient_norm = std::sqrt(update_.apply(ops, arena_, info, true));
+        require_finite("gradient norm", result.gradient_norm);
+    }
+    return result;
+}
+
+void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request) {
+    const LaneBatch* last = nullptr;
+    for (const LaneBatch& batch : lanes)
+        if (batch.samples() > 0) last = &batch;
+    if (lanes.empty()) return;
+    const std::int64_t first_lane = lanes.front().lane;
+    const auto work = [&](int worker) {
+        const Range mine = reducer_.lanes_of(worker);
+        for (std::int64_t lane = mine.begin; lane < mine.end; ++lane) {
+            const LaneBatch& batch = lanes[static_cast<std::size_t>(lane - first_lane)];
+            run_lane(worker, batch, request, &batch == last);
+        }
+    };
+    runner_.run(std::cref(work));  // a reference: a copy would be allocated in every step
+}
+
+void TrainStep::run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last) {
+    const GradientReducer::Target target = reducer_.begin_lane(worker, batch.lane);
+    if (batch.samples() > 0) {
+        LaneContext lane = runner_.context(worker, batch);
+        lane.gradients = target.gradients;
+        lane.accumulate = target.accumulate;
+        lane.seed = options_.seed;
+        lane.step = request.attempt;
+        if (last) lane.finished = [this](std::int64_t offset) { reducer_.finished_below(offset); };
+        const Model& model = runner_.model();
+        const View output = model.forward(lane, batch.x);
+        model.loss_and_backward(lane, batch.x, output, batch.y, 1.0F / static_cast<float>(request.batch_samples),
+                                sums_.of_lane(batch.lane));
+    }
+    reducer_.end_lane(runner_.ops(worker), worker, batch.lane, batch.samples() == 0);
+}
+
+void evaluate_lanes(LaneRunner& runner, std::span<const LaneBatch> lanes, LaneSums& sums) {
+    const auto work = [&](int worker) {
+        const Range mine = part_of({0, static_cast<std::int64_t>(lanes.size())}, runner.workers(), worker);
+        for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+            const LaneBatch& batch = lanes[static_cast<std::size_t>(i)];
+            if (batch.samples() == 0) continue;
+            LaneContext lane = runner.context(worker, batch);
+            lane.training = false;
+            runner.model().loss(lane, runner.model().forward(lane, batch.x), batch.y, sums.of_lane(batch.lane));
+        }
+    };
+    runner.run(std::cref(work));
+}
+
+}  // namespace trireme
