@@ -63,8 +63,7 @@ void show_ranks(Runtime& runtime, Findings& findings) {
     if (crowded > 0 && all_reduce_value(world, bound ? 1 : 0) == 0)
         findings.note("more compute threads than cores: " + std::to_string(most_threads) + " threads on " +
                       std::to_string(most_cores) + " cores of " + session.host() +
-                      "; start fewer ranks, or set "
-                      "run.threads");
+                      "; start fewer ranks, or set run.threads");
 }
 
 /// Element i of rank r; sums over ranks stay far below 2^24, so float32 holds them exactly.
@@ -260,10 +259,8 @@ Command doctor_command() {
         .summary = "checks the launch: ranks, binding, collectives, bandwidth, parallel HDF5",
         .help =
             "To be started exactly as the training will be. Shows every rank with its host and cores, "
-            "compares "
-            "the collectives with exact results, measures the all-reduce, and writes and reads one file from "
-            "all "
-            "ranks. Exit status 1 when anything is wrong.",
+            "compares the collectives with exact results, measures the all-reduce, and writes and reads one "
+            "file from all ranks. Exit status 1 when anything is wrong.",
         .options = {{"dir", "DIR",
                      "Where to try parallel HDF5. Default: run.dir, or the current directory."}},
         .most_arguments = 1,

@@ -42,9 +42,8 @@ Command eval_command() {
         .summary = "one checkpoint on one data set: loss, accuracy or error, count",
         .help =
             "Counts every sample exactly once, on any number of ranks. A run directory, or the configuration "
-            "file "
-            "of a run, stands for its best checkpoint, or the newest one where there is no best. Model and "
-            "normalisation come from the checkpoint; keys of the configuration may be changed.",
+            "file of a run, stands for its best checkpoint, or the newest one where there is no best. Model "
+            "and normalisation come from the checkpoint; keys of the configuration may be changed.",
         .options = {data_option(), {"json", "", "Print one JSON object."}},
         .least_arguments = 1,
         .most_arguments = 1,

@@ -138,25 +138,23 @@ Command import_command() {
         .summary = "CSV or IDX files (.gz too) into sharded HDF5, with a split",
         .help =
             "Reads a CSV file (or several with the same columns), or a pair of IDX files (images and labels, "
-            "as of "
-            "MNIST), compressed or not, and writes <part>-000.h5, <part>-001.h5, ... with x and y into the "
-            "directory. Streams: the input may be larger than memory.",
+            "as of MNIST), compressed or not, and writes <part>-000.h5, <part>-001.h5, ... with x and y into "
+            "the directory. Streams: the input may be larger than memory.",
         .options = {{"output", "DIR", "Where the files go."},
                     {"kind", "KIND", "auto (by content), csv, idx."},
                     {"label", "COLUMN",
-                     "CSV: name or index of the label's column (0 is the first, -1 the last), last, "
-                     "none. Default: last."},
+                     "CSV: name or index of the label's column (0 is the first, -1 the last), last, none. "
+                     "Default: last."},
                     {"header", "WORD", "CSV: whether the first line names the columns: auto, yes, no."},
                     {"separator", "MARK", "CSV: auto, or one of , ; tab space."},
                     {"split", "A,B[,C]", "Fractions that go to train, valid and test, drawn by --seed."},
                     {"name", "PART", "Name of the part where there is no split. Default: train."},
                     {"shards", "N", "Files for each part. Default: 1."},
                     {"dtype", "TYPE",
-                     "Type of x: auto (IDX as stored, CSV float32), float32, uint8, int16, int32; "
-                     "also f32, u8, i16, i32."},
+                     "Type of x: auto (IDX as stored, CSV float32), float32, uint8, int16, int32; also f32, "
+                     "u8, i16, i32."},
                     {"shape", "EXTENTS",
-                     "Extents of a sample, such as 1,28,28. Default: as stored; CSV: the number of "
-                     "columns."},
+                     "Extents of a sample, such as 1,28,28. Default: as stored; CSV: the number of columns."},
                     {"seed", "N", "Seed of the split. Default: 1."},
                     {"chunk-rows", "N", "Rows in a chunk of the files; 0 (the default): contiguous."},
                     {"deflate", "LEVEL", "Compression, 1 to 9; needs --chunk-rows. Default: 0, none."}},

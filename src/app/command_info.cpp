@@ -113,9 +113,8 @@ Command info_command() {
         .summary = "describes a checkpoint, a data set, or this build",
         .help =
             "A checkpoint: its parameters, position, optimizer and configuration. A data set (files, a "
-            "pattern or "
-            "a directory): shapes, types, rows of each file, how often each label occurs, the range of the "
-            "values. Without an argument: this build and this machine.",
+            "pattern or a directory): shapes, types, rows of each file, how often each label occurs, the "
+            "range of the values. Without an argument: this build and this machine.",
         .options = {{"json", "", "Print one JSON object."},
                     {"config", "",
                      "Of a checkpoint: print the configuration alone, as a file for `trireme train`."},

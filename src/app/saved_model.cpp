@@ -64,8 +64,8 @@ SavedModel find_saved_model(Runtime& runtime, const CommandLine& line, const Con
 
 CommandOption data_option() {
     return {"data", "PATTERN",
-            "HDF5 files, a pattern or several between commas. Without it: data.test of the "
-            "checkpoint's configuration, else data.valid."};
+            "HDF5 files, a pattern or several between commas. Without it: data.test of the checkpoint's "
+            "configuration, else data.valid."};
 }
 
 }  // namespace trireme::app

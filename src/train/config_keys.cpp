@@ -55,8 +55,7 @@ Rows run_rows() {
         checked(
             "run.resume", [](auto& c) -> auto& { return c.run.resume; }, check_resume,
             "Where to start: auto (the newest whole checkpoint in run.dir, else from nothing), none, or the "
-            "path "
-            "of a checkpoint."),
+            "path of a checkpoint."),
         choice(
             "run.progress", [](auto& c) -> auto& { return c.run.progress; }, {"auto", "on", "off"},
             "The progress line: auto (on a terminal), on, off."),
@@ -84,8 +83,7 @@ Rows data_rows() {
         choice(
             "data.normalize", [](auto& c) -> auto& { return c.data.normalize; }, {"none", "unit", "standard"},
             "none, unit (divide by the integer type's maximum), standard (mean and deviation of the training "
-            "set, "
-            "per channel)."),
+            "set, per channel)."),
         choice(
             "data.cache", [](auto& c) -> auto& { return c.data.cache; }, {"auto", "memory", "none"},
             "Keep the samples in memory: auto (where they fit), memory, none."),
@@ -158,8 +156,7 @@ Rows train_rows() {
         integer(
             "train.lanes", [](auto& c) -> auto& { return c.train.lanes; }, 0,
             "Slices of the batch: auto (the data-parallel ranks, more where train.lane_batch asks for it; 8 "
-            "in "
-            "the reproducible mode) or a number. Kept when a run is resumed.",
+            "in the reproducible mode) or a number. Kept when a run is resumed.",
             "auto"),
         integer(
             "train.lane_batch", [](auto& c) -> auto& { return c.train.lane_batch; }, 0,
@@ -278,8 +275,7 @@ Rows other_rows() {
             "checkpoint.best", [](auto& c) -> auto& { return c.checkpoint.best; },
             {"auto", "accuracy", "loss"},
             "What makes the best checkpoint: auto (valid accuracy, or valid loss where there is none), "
-            "accuracy, "
-            "loss."),
+            "accuracy, loss."),
         planned("checkpoint.async", "false", "Write while training goes on."),
         planned("profile.enable", "false", "Measure the parts of each step."),
         planned("profile.trace", "", "File for a Chrome trace."),

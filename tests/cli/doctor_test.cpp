@@ -15,7 +15,7 @@ Result doctor(int ranks, const TempDir& dir, const std::map<std::string, std::st
               const std::vector<std::string>& more = {}) {
     std::vector<std::string> args = {"doctor"};
     args.insert(args.end(), more.begin(), more.end());
-    return trireme(ranks, args, {.timeout = 60, .env = env, .cwd = dir.path()});
+    return trireme::testing::trireme(ranks, args, {.timeout = 60, .env = env, .cwd = dir.path()});
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct Workplace {
 
     Workplace() { write_file(dir / "table.csv", csv()); }
     Result run(const std::vector<std::string>& args, int ranks = 0) const {
-        return trireme(ranks, args, {.timeout = 60, .env = {}, .cwd = dir.path()});
+        return trireme::testing::trireme(ranks, args, {.timeout = 60, .env = {}, .cwd = dir.path()});
     }
     nlohmann::json info(const std::vector<std::string>& args, int ranks = 0) const {
         std::vector<std::string> words = {"info", "--json"};
@@ -116,11 +116,11 @@ TEST_CASE("info describes data for a person", "[cli-import]") {
 }
 
 TEST_CASE("info describes this build", "[cli-import]") {
-    const Result text = trireme(0, {"info"});
+    const Result text = trireme::testing::trireme(0, {"info"});
     CHECK(text.status == 0);
     for (const char* part : {"trireme ", "MPI", "oneDNN", "processor", "threads"})
         CHECK_THAT(text.out, contains(part));
-    const auto build = nlohmann::json::parse(trireme(0, {"info", "--json"}).out);
+    const auto build = nlohmann::json::parse(trireme::testing::trireme(0, {"info", "--json"}).out);
     CHECK(build["kind"] == "build");
     CHECK(build["cuda"].is_null());
 }

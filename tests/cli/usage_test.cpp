@@ -34,7 +34,7 @@ struct Workplace {
                    "[data]\ntrain = train.h5\n[model]\nwidth = 4\n[train]\nepochs = 1\nbatch = 4\n" + more);
     }
     Result run(const std::vector<std::string>& args, int ranks = 0) const {
-        return trireme(ranks, args, {.timeout = 60, .env = {}, .cwd = dir.path()});
+        return trireme::testing::trireme(ranks, args, {.timeout = 60, .env = {}, .cwd = dir.path()});
     }
     bool has(const std::string& name) const { return std::filesystem::exists(dir / name); }
     Config saved(const std::string& run) const {
@@ -58,33 +58,33 @@ void check_refused(const Workplace& place, const std::vector<std::string>& args,
 }  // namespace
 
 TEST_CASE("help and version need no launcher", "[cli-usage]") {
-    const Result none = trireme(0, {});
+    const Result none = trireme::testing::trireme(0, {});
     CHECK(none.status == 2);
-    const Result help = trireme(0, {"--help"});
+    const Result help = trireme::testing::trireme(0, {"--help"});
     CHECK(help.status == 0);
     CHECK(help.out == none.out);
     CHECK(help.err.empty());
     for (const char* command : {"import", "train", "eval", "predict", "info", "doctor", "bench"}) {
         CHECK_THAT(help.out, contains(std::string("\n  ") + command));
-        const Result own = trireme(0, {command, "--help"});
+        const Result own = trireme::testing::trireme(0, {command, "--help"});
         INFO(command);
         CHECK(own.status == 0);
         CHECK_THAT(own.out, contains(std::string("usage: trireme ") + command));
     }
     CHECK_THAT(help.out, contains("75 stopped early"));
 
-    const Result train = trireme(0, {"train", "--help"});
+    const Result train = trireme::testing::trireme(0, {"train", "--help"});
     for (const trireme::ConfigKey& key : trireme::config_keys())
         CHECK_THAT(train.out, contains("  " + key.key + (key.fallback.empty() ? "" : "=" + key.fallback)));
 
-    const Result version = trireme(0, {"--version"});
+    const Result version = trireme::testing::trireme(0, {"--version"});
     CHECK(version.status == 0);
     for (const char* part : {"trireme ", "compiler", "MPI", "HDF5", "oneDNN", "CUDA", "NCCL", "not built"})
         CHECK_THAT(version.out, contains(part));
 }
 
 TEST_CASE("doc/configuration.md is what the table says", "[cli-usage]") {
-    const Result markdown = trireme(0, {"--help-markdown"});
+    const Result markdown = trireme::testing::trireme(0, {"--help-markdown"});
     CHECK(markdown.status == 0);
     const bool same = markdown.out == read_file(source_dir() / "doc" / "configuration.md");
     INFO("to bring it up to date: build/release/trireme --help-markdown > doc/configuration.md");
@@ -172,9 +172,9 @@ TEST_CASE("numbers keep their point under a comma locale", "[cli-usage]") {
     const Workplace place;
     place.write("rate.ini", "[optim]\nlr = 0.1\n");
     // Without the locale installed this is the C locale, which the unit tests complete.
-    const Result result =
-        trireme(0, {"train", "rate.ini"},
-                {.timeout = 60, .env = {{"LC_ALL", "de_DE.UTF-8"}}, .cwd = place.dir.path()});
+    const Result result = trireme::testing::trireme(
+        0, {"train", "rate.ini"},
+        {.timeout = 60, .env = {{"LC_ALL", "de_DE.UTF-8"}}, .cwd = place.dir.path()});
     INFO(result.err);
     REQUIRE(result.status == 0);
     CHECK(place.saved("rate").optim.lr == 0.1);

@@ -44,7 +44,8 @@ TEST_CASE("gradients of matmul", "[gradient]") {
         const std::int64_t m_ = m, n_ = n, k_ = k;
         INFO(m << "x" << n << "x" << k);
         const Values a = random_values(m * k, 1), b = random_values(k * n, 2), dc = random_values(m * n, 3);
-        const Tensor ta = machine.tensor({m, k}, a), tb = machine.tensor({k, n}, b), tdc = machine.tensor({m, n}, dc);
+        const Tensor ta = machine.tensor({m, k}, a), tb = machine.tensor({k, n}, b),
+                     tdc = machine.tensor({m, n}, dc);
         const Tensor da = machine.output({m, k}), db = machine.output({k, n});
         machine.ops->matmul({.a = tdc, .b = tb, .c = da, .transpose_b = true, .bias = {}});
         machine.ops->matmul({.a = ta, .b = tdc, .c = db, .transpose_a = true, .bias = {}});
@@ -67,8 +68,9 @@ TEST_CASE("gradients of activations", "[gradient]") {
         const Tensor dx = machine.output({n});
         machine.ops->activation_forward(kind, tx, y);
         machine.ops->activation_backward(kind, tx, y, tdy, dx);
-        require_close(dx, numeric_gradient(x, [&](const Values& at) { return dot(reference::activate(kind, at), dy); }),
-                      1e-4, 1e-5);
+        require_close(
+            dx, numeric_gradient(x, [&](const Values& at) { return dot(reference::activate(kind, at), dy); }),
+            1e-4, 1e-5);
     }
 }
 
@@ -81,17 +83,22 @@ TEST_CASE("gradients of convolution", "[gradient]") {
         const Values x = random_values(input_shape(window).count(), 1);
         const Values kernel = random_values(kernel_shape(window).count(), 2);
         const Values dy = random_values(output_shape(window).count(), 3);
-        const Tensor tx = machine.tensor(input_shape(window), x), tk = machine.tensor(kernel_shape(window), kernel);
+        const Tensor tx = machine.tensor(input_shape(window), x),
+                     tk = machine.tensor(kernel_shape(window), kernel);
         const Tensor tdy = machine.tensor(output_shape(window), dy);
         const Tensor dx = machine.output(input_shape(window)), dk = machine.output(kernel_shape(window));
         machine.ops->conv_backward_data(window, tdy, tk, dx);
         machine.ops->conv_backward_weights(window, tx, tdy, dk, false);
-        require_close(dx, numeric_gradient(x, [&](const Values& at) {
-                          return dot(reference::conv(window, at, kernel, {}), dy);
-                      }), 5e-5, 5e-5);
-        require_close(dk, numeric_gradient(kernel, [&](const Values& at) {
-                          return dot(reference::conv(window, x, at, {}), dy);
-                      }), 5e-5, 5e-5);
+        require_close(
+            dx,
+            numeric_gradient(
+                x, [&](const Values& at) { return dot(reference::conv(window, at, kernel, {}), dy); }),
+            5e-5, 5e-5);
+        require_close(
+            dk,
+            numeric_gradient(kernel,
+                             [&](const Values& at) { return dot(reference::conv(window, x, at, {}), dy); }),
+            5e-5, 5e-5);
     }
 }
 
@@ -103,14 +110,19 @@ TEST_CASE("gradients of pooling", "[gradient]") {
             INFO(named.name);
             const Values x = random_values(input_shape(window).count(), 1);
             const Values dy = random_values(output_shape(window).count(), 2);
-            const Tensor tx = machine.tensor(input_shape(window), x), y = machine.output(output_shape(window));
-            const Tensor tdy = machine.tensor(output_shape(window), dy), dx = machine.output(input_shape(window));
-            const Indices index = machine.indices(output_shape(window), std::vector<std::int32_t>(dy.size(), 0));
+            const Tensor tx = machine.tensor(input_shape(window), x),
+                         y = machine.output(output_shape(window));
+            const Tensor tdy = machine.tensor(output_shape(window), dy),
+                         dx = machine.output(input_shape(window));
+            const Indices index =
+                machine.indices(output_shape(window), std::vector<std::int32_t>(dy.size(), 0));
             machine.ops->pool_forward(kind, window, tx, y, index);
             machine.ops->pool_backward(kind, window, tdy, index, dx);
-            require_close(dx, numeric_gradient(x, [&](const Values& at) {
-                              return dot(reference::pool(kind, window, at).y, dy);
-                          }), 1e-4, 1e-5);
+            require_close(
+                dx,
+                numeric_gradient(
+                    x, [&](const Values& at) { return dot(reference::pool(kind, window, at).y, dy); }),
+                1e-4, 1e-5);
         }
 }
 
@@ -122,7 +134,8 @@ TEST_CASE("gradients of batchnorm", "[gradient]") {
             if (rows * columns > most_elements) continue;
             INFO(rows << "x" << columns << " relu " << with_relu);
             const double eps = 0.1;  // keeps the function smooth where there are few rows
-            const Values x = random_values(rows * columns, 1, -2, 2), gamma = random_values(columns, 2, 0.5, 2);
+            const Values x = random_values(rows * columns, 1, -2, 2),
+                         gamma = random_values(columns, 2, 0.5, 2);
             const Values beta = random_values(columns, 3), dy = random_values(rows * columns, 4);
             const auto loss = [&](const Values& x_, const Values& gamma_, const Values& beta_) {
                 const Values y = reference::batchnorm(x_, gamma_, beta_, eps).y;
@@ -134,7 +147,13 @@ TEST_CASE("gradients of batchnorm", "[gradient]") {
             const Tensor d = machine.tensor({rows, columns}, dy), dx = machine.output({rows, columns});
             const Tensor d_gamma = machine.output({columns}), d_beta = machine.tensor({columns}, beta);
             const Tensor unused = machine.output({columns});
-            const BatchNorm args{tx, y, tg, tb, static_cast<float>(eps), mean, inv_std,
+            const BatchNorm args{tx,
+                                 y,
+                                 tg,
+                                 tb,
+                                 static_cast<float>(eps),
+                                 mean,
+                                 inv_std,
                                  with_relu ? Activation::relu : Activation::none};
             machine.ops->batchnorm_forward(args, {}, {}, 1, false);
             machine.ops->batchnorm_backward(args, d, dx, d_gamma, unused, false);
@@ -197,16 +216,25 @@ TEST_CASE("gradients of losses", "[gradient]") {
         const Tensor tx = machine.tensor({rows, classes}, x), tt = machine.tensor({rows, classes}, t);
         const Tensor d = machine.output({rows, classes});
         machine.ops->cross_entropy({tx, machine.indices({rows}, labels), 0.2F, -100, 1, d, sums});
-        require_close(d, numeric_gradient(x, [&](const Values& at) {
-                          return reference::cross_entropy(at, labels, static_cast<double>(0.2F), -100, 1).loss;
-                      }), 1e-4, 1e-5);
+        require_close(
+            d,
+            numeric_gradient(
+                x,
+                [&](const Values& at) {
+                    return reference::cross_entropy(at, labels, static_cast<double>(0.2F), -100, 1).loss;
+                }),
+            1e-4, 1e-5);
         machine.ops->mean_squared_error({tx, tt, 1, d, sums});
-        require_close(d, numeric_gradient(x, [&](const Values& at) {
-                          return reference::squared_error(at, t, classes, 1).loss;
-                      }), 1e-4, 1e-5);
+        require_close(
+            d,
+            numeric_gradient(
+                x, [&](const Values& at) { return reference::squared_error(at, t, classes, 1).loss; }),
+            1e-4, 1e-5);
         machine.ops->binary_cross_entropy({tx, tt, 1, d, sums});
-        require_close(d, numeric_gradient(x, [&](const Values& at) {
-                          return reference::binary_cross_entropy(at, t, classes, 1).loss;
-                      }), 1e-4, 1e-5);
+        require_close(
+            d,
+            numeric_gradient(
+                x, [&](const Values& at) { return reference::binary_cross_entropy(at, t, classes, 1).loss; }),
+            1e-4, 1e-5);
     }
 }

@@ -10,11 +10,17 @@ namespace {
 
 using std::size_t;
 
-size_t at(std::int64_t i) { return static_cast<size_t>(i); }
+size_t at(std::int64_t i) {
+    return static_cast<size_t>(i);
+}
 
-Values zeros(std::int64_t n) { return Values(at(n), 0.0); }
+Values zeros(std::int64_t n) {
+    return Values(at(n), 0.0);
+}
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double sigmoid(double x) {
+    return 1 / (1 + std::exp(-x));
+}
 
 /// Calls visit(x index, kernel index, y index) for every product of a convolution.
 template <class Visit>
@@ -37,18 +43,21 @@ void conv_products(const Window& w, const Visit& visit) {
                             }
 }
 
-std::int64_t conv_outputs(const Window& w) { return w.n * w.out_h() * w.out_w() * w.out; }
+std::int64_t conv_outputs(const Window& w) {
+    return w.n * w.out_h() * w.out_w() * w.out;
+}
 
 /// Normalizes groups of `length` elements; index(g, i) is where element i of group g lies.
 template <class Index>
-Normalized normalize(const Values& x, std::int64_t groups, std::int64_t length, double eps, const Index& index,
-                     const Values& gamma, const Values& beta, bool per_group) {
+Normalized normalize(const Values& x, std::int64_t groups, std::int64_t length, double eps,
+                     const Index& index, const Values& gamma, const Values& beta, bool per_group) {
     Normalized result{Values(x.size()), zeros(groups), zeros(groups)};
     for (std::int64_t g = 0; g < groups; ++g) {
         double mean = 0, variance = 0;
         for (std::int64_t i = 0; i < length; ++i) mean += x[index(g, i)];
         mean /= static_cast<double>(length);
-        for (std::int64_t i = 0; i < length; ++i) variance += (x[index(g, i)] - mean) * (x[index(g, i)] - mean);
+        for (std::int64_t i = 0; i < length; ++i)
+            variance += (x[index(g, i)] - mean) * (x[index(g, i)] - mean);
         variance /= static_cast<double>(length);
         for (std::int64_t i = 0; i < length; ++i) {
             const size_t parameter = at(per_group ? g : i);
@@ -65,14 +74,20 @@ Normalized normalize(const Values& x, std::int64_t groups, std::int64_t length, 
 
 double activate(Activation kind, double x) {
     switch (kind) {
-        case Activation::none: return x;
-        case Activation::relu: return x > 0 ? x : 0;
-        case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+        case Activation::none:
+            return x;
+        case Activation::relu:
+            return x > 0 ? x : 0;
+        case Activation::gelu:
+            return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
         case Activation::gelu_tanh:
             return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-        case Activation::silu: return x * sigmoid(x);
-        case Activation::tanh: return std::tanh(x);
-        case Activation::sigmoid: return sigmoid(x);
+        case Activation::silu:
+            return x * sigmoid(x);
+        case Activation::tanh:
+            return std::tanh(x);
+        case Activation::sigmoid:
+            return sigmoid(x);
     }
     return 0;
 }
@@ -89,14 +104,15 @@ Values activate(Activation kind, const Values& x) {
     return y;
 }
 
-Values matmul(const Values& a, const Values& b, const Values& bias, std::int64_t m, std::int64_t n, std::int64_t k,
-              bool transpose_a, bool transpose_b) {
+Values matmul(const Values& a, const Values& b, const Values& bias, std::int64_t m, std::int64_t n,
+              std::int64_t k, bool transpose_a, bool transpose_b) {
     Values c = zeros(m * n);
     for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t j = 0; j < n; ++j) {
             double sum = bias.empty() ? 0 : bias[at(j)];
             for (std::int64_t l = 0; l < k; ++l)
-                sum += a[at(transpose_a ? l * m + i : i * k + l)] * b[at(transpose_b ? j * k + l : l * n + j)];
+                sum +=
+                    a[at(transpose_a ? l * m + i : i * k + l)] * b[at(transpose_b ? j * k + l : l * n + j)];
             c[at(i * n + j)] = sum;
         }
     return c;
@@ -148,7 +164,8 @@ Pooled pool(Pool kind, const Window& w, const Values& x) {
                                 winner = h * w.w + l;
                             }
                         }
-                    result.y.push_back(kind == Pool::max ? best : sum / static_cast<double>(w.kernel_h * w.kernel_w));
+                    result.y.push_back(
+                        kind == Pool::max ? best : sum / static_cast<double>(w.kernel_h * w.kernel_w));
                     result.index.push_back(static_cast<std::int32_t>(winner));
                 }
     return result;
@@ -181,16 +198,16 @@ Normalized batchnorm(const Values& x, const Values& gamma, const Values& beta, d
     const auto channels = static_cast<std::int64_t>(gamma.size());
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / channels;
     return normalize(
-        x, channels, rows, eps, [channels](std::int64_t g, std::int64_t i) { return at(i * channels + g); }, gamma,
-        beta, true);
+        x, channels, rows, eps, [channels](std::int64_t g, std::int64_t i) { return at(i * channels + g); },
+        gamma, beta, true);
 }
 
 Normalized layernorm(const Values& x, const Values& gamma, const Values& beta, double eps) {
     const auto columns = static_cast<std::int64_t>(gamma.size());
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / columns;
     return normalize(
-        x, rows, columns, eps, [columns](std::int64_t g, std::int64_t i) { return at(g * columns + i); }, gamma, beta,
-        false);
+        x, rows, columns, eps, [columns](std::int64_t g, std::int64_t i) { return at(g * columns + i); },
+        gamma, beta, false);
 }
 
 Loss cross_entropy(const Values& logits, const std::vector<std::int32_t>& labels, double smoothing,

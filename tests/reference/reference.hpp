@@ -17,8 +17,8 @@ double derivative(Activation kind, double x);
 Values activate(Activation kind, const Values& x);
 
 /// op(A) op(B) + bias; bias may be empty.
-Values matmul(const Values& a, const Values& b, const Values& bias, std::int64_t m, std::int64_t n, std::int64_t k,
-              bool transpose_a, bool transpose_b);
+Values matmul(const Values& a, const Values& b, const Values& bias, std::int64_t m, std::int64_t n,
+              std::int64_t k, bool transpose_a, bool transpose_b);
 Values sum_rows(const Values& x, std::int64_t columns);
 
 /// bias may be empty.
@@ -31,7 +31,8 @@ struct Pooled {
     std::vector<std::int32_t> index;  ///< max: h·W + w of the first largest
 };
 Pooled pool(Pool kind, const Window& window, const Values& x);
-Values pool_backward(Pool kind, const Window& window, const Values& dy, const std::vector<std::int32_t>& index);
+Values pool_backward(Pool kind, const Window& window, const Values& dy,
+                     const std::vector<std::int32_t>& index);
 
 struct Normalized {
     Values y, mean, variance;  ///< variance biased
@@ -52,7 +53,8 @@ struct Adam {
     double lr, beta1, beta2, eps, weight_decay;
     bool decoupled;
 };
-void adam(const Adam& settings, std::int64_t step, const Values& gradient, Values& weight, Values& m, Values& v);
+void adam(const Adam& settings, std::int64_t step, const Values& gradient, Values& weight, Values& m,
+          Values& v);
 
 struct Sgd {
     double lr, momentum, dampening, weight_decay;

@@ -6,6 +6,8 @@
 
 namespace trireme::testing {
 
-inline std::vector<std::string> devices() { return {"cpu"}; }
+inline std::vector<std::string> devices() {
+    return {"cpu"};
+}
 
 }  // namespace trireme::testing

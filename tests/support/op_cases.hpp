@@ -1,6 +1,7 @@
 #pragma once
-// One table of cases per operation, used by the comparison with the oracle, by the finite-difference gradients and by
-// whoever times the operations. Sizes are awkward on purpose: 1, primes, just below and above vector lengths.
+// One table of cases per operation, used by the comparison with the oracle, by the finite-difference
+// gradients and by whoever times the operations. Sizes are awkward on purpose: 1, primes, just below and
+// above vector lengths.
 
 #include <cstdint>
 #include <string>
@@ -15,8 +16,8 @@ struct MatmulCase {
 };
 
 inline std::vector<MatmulCase> matmul_cases() {
-    return {{1, 1, 1}, {1, 7, 3}, {13, 1, 17}, {3, 13, 1}, {7, 17, 13}, {16, 32, 8}, {33, 65, 129}, {300, 1030, 5},
-            {5, 3, 0}, {0, 3, 5}, {4, 0, 5}};
+    return {{1, 1, 1},     {1, 7, 3},      {13, 1, 17}, {3, 13, 1}, {7, 17, 13}, {16, 32, 8},
+            {33, 65, 129}, {300, 1030, 5}, {5, 3, 0},   {0, 3, 5},  {4, 0, 5}};
 }
 
 struct WindowCase {
@@ -61,12 +62,17 @@ struct MatrixCase {
 };
 
 inline std::vector<MatrixCase> norm_cases() {
-    return {{1, 1}, {1, 7}, {2, 3}, {3, 1}, {13, 17}, {64, 16}, {37, 65}, {5, 513}, {300, 33}, {1000, 3}, {4099, 1}};
+    return {{1, 1},   {1, 7},   {2, 3},    {3, 1},    {13, 17}, {64, 16},
+            {37, 65}, {5, 513}, {300, 33}, {1000, 3}, {4099, 1}};
 }
 
-inline std::vector<MatrixCase> logits_cases() { return {{1, 2}, {3, 7}, {13, 17}, {5, 1000}, {130, 10}, {2, 1}}; }
+inline std::vector<MatrixCase> logits_cases() {
+    return {{1, 2}, {3, 7}, {13, 17}, {5, 1000}, {130, 10}, {2, 1}};
+}
 
-inline std::vector<std::int64_t> flat_cases() { return {0, 1, 3, 7, 13, 17, 64, 4095, 4097, 40001}; }
+inline std::vector<std::int64_t> flat_cases() {
+    return {0, 1, 3, 7, 13, 17, 64, 4095, 4097, 40001};
+}
 
 inline std::vector<Activation> activation_cases() {
     return {Activation::none, Activation::relu, Activation::gelu,   Activation::gelu_tanh,
@@ -78,8 +84,14 @@ inline std::vector<Activation> epilogue_cases() {
     return {Activation::none, Activation::relu, Activation::tanh, Activation::sigmoid};
 }
 
-inline Shape input_shape(const Window& w) { return {w.n, w.c, w.h, w.w}; }
-inline Shape output_shape(const Window& w) { return {w.n, w.out, w.out_h(), w.out_w()}; }
-inline Shape kernel_shape(const Window& w) { return {w.out, w.c / w.groups, w.kernel_h, w.kernel_w}; }
+inline Shape input_shape(const Window& w) {
+    return {w.n, w.c, w.h, w.w};
+}
+inline Shape output_shape(const Window& w) {
+    return {w.n, w.out, w.out_h(), w.out_w()};
+}
+inline Shape kernel_shape(const Window& w) {
+    return {w.out, w.c / w.groups, w.kernel_h, w.kernel_w};
+}
 
 }  // namespace trireme::testing

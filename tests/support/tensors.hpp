@@ -1,6 +1,6 @@
 #pragma once
-// Device tensors for tests of operations: reproducible values in, values out, and guard bytes on both sides that no
-// verb may touch.
+// Device tensors for tests of operations: reproducible values in, values out, and guard bytes on both sides
+// that no verb may touch.
 
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,8 @@ inline Values random_values(std::int64_t n, std::uint64_t seed, double low = -1,
     const RandomStream stream(seed, Purpose::augment, 7);
     Values values(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = static_cast<float>(low + (high - low) * static_cast<double>(unit_interval(stream.word(i))));
+        values[i] =
+            static_cast<float>(low + (high - low) * static_cast<double>(unit_interval(stream.word(i))));
     return values;
 }
 
@@ -101,7 +102,9 @@ struct Machine {
     Tensor output(Shape shape) const {
         return Tensor(*device, shape, std::vector<float>(static_cast<std::size_t>(shape.count()), 12345.0F));
     }
-    Indices indices(Shape shape, const std::vector<std::int32_t>& values) const { return {*device, shape, values}; }
+    Indices indices(Shape shape, const std::vector<std::int32_t>& values) const {
+        return {*device, shape, values};
+    }
 
     std::unique_ptr<Device> device;
     std::unique_ptr<Ops> ops;
@@ -141,11 +144,13 @@ void require_close(const std::vector<T>& got, const Values& want, double relativ
         }
     }
     if (got.empty()) return;
-    INFO("worst element " << worst << " of " << got.size() << ": got " << got[worst] << ", want " << want[worst]);
+    INFO("worst element " << worst << " of " << got.size() << ": got " << got[worst] << ", want "
+                          << want[worst]);
     REQUIRE(excess <= 1);
 }
 
-inline void require_close(const Tensor& got, const Values& want, double relative = 2e-5, double absolute = 2e-5) {
+inline void require_close(const Tensor& got, const Values& want, double relative = 2e-5,
+                          double absolute = 2e-5) {
     require_close(got.values(), want, relative, absolute);
 }
 

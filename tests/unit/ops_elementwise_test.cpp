@@ -60,7 +60,8 @@ TEST_CASE("add, add_scaled, fill, copy and running_average", "[unit][ops]") {
 TEST_CASE("copy also moves integers", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     const std::vector<std::int32_t> labels = random_labels(37, 10, 1);
-    const Indices from = machine.indices({37}, labels), to = machine.indices({37}, std::vector<std::int32_t>(37));
+    const Indices from = machine.indices({37}, labels),
+                  to = machine.indices({37}, std::vector<std::int32_t>(37));
     machine.ops->copy(from, to);
     REQUIRE(to.values() == labels);
 }

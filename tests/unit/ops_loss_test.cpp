@@ -10,7 +10,8 @@ using namespace trireme::testing;
 namespace {
 
 struct Sums {
-    explicit Sums(const Machine& machine) : loss(*machine.device, 1), count(*machine.device, 2), correct(*machine.device, 3) {}
+    explicit Sums(const Machine& machine)
+        : loss(*machine.device, 1), count(*machine.device, 2), correct(*machine.device, 3) {}
     LossSums get() const { return {loss.get(), count.get(), correct.get()}; }
     void require(const reference::Loss& want) const {
         REQUIRE(loss.value() - 1 == Approx(want.loss).epsilon(1e-6).margin(1e-7));
@@ -50,8 +51,13 @@ TEST_CASE("cross-entropy at its edges", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     SECTION("the first of equal maxima is the prediction") {
         const Sums sums(machine);
-        machine.ops->cross_entropy({machine.tensor({2, 3}, {1, 1, 0, 1, 1, 0}), machine.indices({2}, {0, 1}), 0, -100, 1,
-                                    {}, sums.get()});
+        machine.ops->cross_entropy({machine.tensor({2, 3}, {1, 1, 0, 1, 1, 0}),
+                                    machine.indices({2}, {0, 1}),
+                                    0,
+                                    -100,
+                                    1,
+                                    {},
+                                    sums.get()});
         REQUIRE(sums.correct.value() - 3 == 1);
     }
     SECTION("large logits neither overflow nor vanish") {
@@ -89,7 +95,8 @@ TEST_CASE("cross-entropy at its edges", "[unit][ops]") {
     }
     SECTION("no samples") {
         const Sums sums(machine);
-        machine.ops->cross_entropy({machine.output({0, 3}), machine.indices({0}, {}), 0, -100, 1, {}, sums.get()});
+        machine.ops->cross_entropy(
+            {machine.output({0, 3}), machine.indices({0}, {}), 0, -100, 1, {}, sums.get()});
         REQUIRE(sums.count.value() == 2);
     }
 }
@@ -99,10 +106,12 @@ TEST_CASE("regression losses", "[unit][ops]") {
     for (const auto& [rows, outputs] : norm_cases())
         for (const bool binary : {false, true}) {
             INFO(rows << "x" << outputs << (binary ? " binary cross-entropy" : " squared error"));
-            const Values x = random_values(rows * outputs, 1, -9, 9), t = random_values(rows * outputs, 2, 0, 1);
+            const Values x = random_values(rows * outputs, 1, -9, 9),
+                         t = random_values(rows * outputs, 2, 0, 1);
             const reference::Loss want = binary ? reference::binary_cross_entropy(x, t, outputs, 0.5)
                                                 : reference::squared_error(x, t, outputs, 0.5);
-            const Tensor prediction = machine.tensor({rows, outputs}, x), target = machine.tensor({rows, outputs}, t);
+            const Tensor prediction = machine.tensor({rows, outputs}, x),
+                         target = machine.tensor({rows, outputs}, t);
             const Tensor d = machine.output({rows, outputs});
             for (const View& gradient : {View{}, d.view(), prediction.view()}) {
                 const Sums sums(machine);

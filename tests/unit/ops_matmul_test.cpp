@@ -15,8 +15,8 @@ TEST_CASE("matmul multiplies in every orientation, with every epilogue", "[unit]
                 for (const Activation activation : epilogue_cases())
                     for (const bool with_bias : {false, true}) {
                         const auto [m, n, k] = shape;
-                        INFO(m << "x" << n << "x" << k << " " << transpose_a << transpose_b << with_bias << " "
-                               << name_of(activation));
+                        INFO(m << "x" << n << "x" << k << " " << transpose_a << transpose_b << with_bias
+                               << " " << name_of(activation));
                         const Values a = random_values(m * k, 1), b = random_values(k * n, 2);
                         const Values bias = random_values(with_bias ? n : 0, 3);
                         const Tensor ta = machine.tensor(transpose_a ? Shape{k, m} : Shape{m, k}, a);
@@ -26,8 +26,9 @@ TEST_CASE("matmul multiplies in every orientation, with every epilogue", "[unit]
                         Matmul args{ta, tb, c, transpose_a, transpose_b, false, {}, activation};
                         if (with_bias) args.bias = tbias;
                         machine.ops->matmul(args);
-                        require_close(c, reference::activate(activation, reference::matmul(a, b, bias, m, n, k,
-                                                                                           transpose_a, transpose_b)));
+                        require_close(
+                            c, reference::activate(activation, reference::matmul(a, b, bias, m, n, k,
+                                                                                 transpose_a, transpose_b)));
                     }
 }
 
@@ -36,7 +37,8 @@ TEST_CASE("matmul accumulates, and folds outer extents into rows", "[unit][ops]"
     for (const MatmulCase& shape : matmul_cases()) {
         const auto [m, n, k] = shape;
         INFO(m << "x" << n << "x" << k);
-        const Values a = random_values(2 * m * k, 1), b = random_values(k * n, 2), before = random_values(2 * m * n, 3);
+        const Values a = random_values(2 * m * k, 1), b = random_values(k * n, 2),
+                     before = random_values(2 * m * n, 3);
         const Tensor c = machine.tensor({2, m, n}, before);
         const Tensor ta = machine.tensor({2, m, k}, a), tb = machine.tensor({k, n}, b);
         machine.ops->matmul({.a = ta, .b = tb, .c = c, .accumulate = true, .bias = {}});
@@ -53,10 +55,12 @@ TEST_CASE("matmul refuses what does not fit and names it", "[unit][ops]") {
     View half = a.view();
     half.dtype = DType::bf16;
     const Tensor right = machine.output({3, 5});
-    REQUIRE_THROWS_WITH(machine.ops->matmul({.a = half, .b = right, .c = c, .bias = {}}), contains("bfloat16"));
+    REQUIRE_THROWS_WITH(machine.ops->matmul({.a = half, .b = right, .c = c, .bias = {}}),
+                        contains("bfloat16"));
     const View view = a;
     REQUIRE_THROWS_AS(
-        machine.ops->matmul({.a = view, .b = right, .c = c, .bias = {}, .activation = Activation::gelu}), Error);
+        machine.ops->matmul({.a = view, .b = right, .c = c, .bias = {}, .activation = Activation::gelu}),
+        Error);
 }
 
 TEST_CASE("sum_rows adds up the rows", "[unit][ops]") {

@@ -10,7 +10,9 @@ namespace {
 
 constexpr float eps = 1e-5F;
 
-Values relu(bool wanted, Values y) { return wanted ? reference::activate(Activation::relu, y) : y; }
+Values relu(bool wanted, Values y) {
+    return wanted ? reference::activate(Activation::relu, y) : y;
+}
 
 Values inverse_std(const Values& variance) {
     Values result;
@@ -25,14 +27,16 @@ TEST_CASE("batchnorm forward: statistics, running shares, output", "[unit][ops]"
     for (const auto& [rows, columns] : norm_cases())
         for (const bool with_relu : {false, true}) {
             INFO(rows << "x" << columns << " relu " << with_relu);
-            const Values x = random_values(rows * columns, 1, 2, 5), gamma = random_values(columns, 2, 0.5, 2);
+            const Values x = random_values(rows * columns, 1, 2, 5),
+                         gamma = random_values(columns, 2, 0.5, 2);
             const Values beta = random_values(columns, 3), old = random_values(columns, 4);
             const reference::Normalized want = reference::batchnorm(x, gamma, beta, static_cast<double>(eps));
             const Tensor tx = machine.tensor({rows, columns}, x), y = machine.output({rows, columns});
             const Tensor tg = machine.tensor({columns}, gamma), tb = machine.tensor({columns}, beta);
             const Tensor mean = machine.output({columns}), inv_std = machine.output({columns});
             const Tensor share_mean = machine.output({columns}), share_var = machine.tensor({columns}, old);
-            const BatchNorm args{tx, y, tg, tb, eps, mean, inv_std, with_relu ? Activation::relu : Activation::none};
+            const BatchNorm args{tx,  y,    tg,      tb,
+                                 eps, mean, inv_std, with_relu ? Activation::relu : Activation::none};
             machine.ops->batchnorm_forward(args, share_mean, {}, 0.25F, false);
             machine.ops->batchnorm_forward(args, {}, share_var, 0.25F, true);
             const double looseness = rows < 3 ? 1e-3 : 1e-4;  // few rows: variances near eps magnify rounding
@@ -68,7 +72,8 @@ TEST_CASE("batchnorm with given statistics, in place too", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [rows, columns] : norm_cases()) {
         INFO(rows << "x" << columns);
-        const Values x = random_values(rows * columns, 1), gamma = random_values(columns, 2), beta = random_values(columns, 3);
+        const Values x = random_values(rows * columns, 1), gamma = random_values(columns, 2),
+                     beta = random_values(columns, 3);
         const Values mean = random_values(columns, 4), var = random_values(columns, 5, 0.1, 2);
         Values want(x.size());
         for (std::size_t i = 0; i < x.size(); ++i) {
@@ -90,7 +95,8 @@ TEST_CASE("norms of no rows leave zero sums", "[unit][ops]") {
     const BatchNorm args{x, x, gamma, beta, eps, mean, inv_std};
     machine.ops->batchnorm_forward(args, running, {}, 0, false);
     require_close(running, {0, 0, 0});
-    const Tensor d_gamma = machine.output({3}), d_beta = machine.tensor({3}, {1, 2, 3}), rows = machine.output({0});
+    const Tensor d_gamma = machine.output({3}), d_beta = machine.tensor({3}, {1, 2, 3}),
+                 rows = machine.output({0});
     machine.ops->batchnorm_backward(args, x, x, d_gamma, d_gamma, false);
     require_close(d_gamma, {0, 0, 0});
     machine.ops->layernorm_forward({x, x, gamma, beta, eps, rows, rows});

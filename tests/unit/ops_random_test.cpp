@@ -48,7 +48,8 @@ TEST_CASE("a part of a random stream does not depend on the other parts", "[unit
     for (int what = 0; what < 3; ++what)
         for (const std::int64_t cut : {std::int64_t{1}, std::int64_t{4097}, std::int64_t{5002}}) {
             INFO("verb " << what << " cut at " << cut);
-            const Tensor whole = machine.output({n}), front = machine.output({cut}), back = machine.output({n - cut});
+            const Tensor whole = machine.output({n}), front = machine.output({cut}),
+                         back = machine.output({n - cut});
             draw(what, first, whole);
             draw(what, first, front);
             draw(what, first + cut, back);
@@ -77,8 +78,7 @@ TEST_CASE("normal and uniform fills have their moments and bounds", "[unit][ops]
     REQUIRE(moment(normal, 4, 1) == Approx(48).epsilon(0.05));
     machine.ops->fill_uniform(stream, 0, -1, 3, y);
     const std::vector<float> uniform = y.values();
-    for (std::size_t i = 0; i < 1000; ++i)
-        REQUIRE(uniform[i] == -1 + 4 * unit_interval(stream.word(i)));
+    for (std::size_t i = 0; i < 1000; ++i) REQUIRE(uniform[i] == -1 + 4 * unit_interval(stream.word(i)));
     REQUIRE(moment(uniform, 1, 1) == Approx(0).margin(0.02));
     REQUIRE(*std::max_element(uniform.begin(), uniform.end()) < 3);
     REQUIRE(*std::min_element(uniform.begin(), uniform.end()) >= -1);

@@ -29,7 +29,8 @@ std::vector<float> results(const std::string& kind, int threads) {
         all.push_back(static_cast<float>(value - static_cast<double>(high)));
     };
     const Shape shape{rows, columns};
-    const Tensor x = machine.tensor(shape, random_values(n, 1)), dy = machine.tensor(shape, random_values(n, 2));
+    const Tensor x = machine.tensor(shape, random_values(n, 1)),
+                 dy = machine.tensor(shape, random_values(n, 2));
     const Tensor y = machine.output(shape), dx = machine.output(shape), sum = machine.output({columns});
     const Tensor gamma = machine.tensor({columns}, random_values(columns, 3));
     const Tensor mean = machine.output({columns}), inv_std = machine.output({columns});
@@ -48,7 +49,8 @@ std::vector<float> results(const std::string& kind, int threads) {
     ops.dropout(stream, 5, 0.2F, x, y);
     ops.fill_normal(stream, 5, 0, 1, dx);
     for (const Tensor* tensor : {&y, &dx}) keep(*tensor);
-    Cell loss(*machine.device), count(*machine.device), correct(*machine.device), norm_squared(*machine.device);
+    Cell loss(*machine.device), count(*machine.device), correct(*machine.device),
+        norm_squared(*machine.device);
     const Indices labels = machine.indices({rows}, random_labels(rows, columns, 4));
     ops.cross_entropy({x, labels, 0.1F, -100, 1, dx, {loss.get(), count.get(), correct.get()}});
     keep(dx);
@@ -63,7 +65,8 @@ std::vector<float> results(const std::string& kind, int threads) {
     return all;
 }
 
-/// A lane's share of work through the library. run() makes no assertion: those belong to the test's own thread.
+/// A lane's share of work through the library. run() makes no assertion: those belong to the test's own
+/// thread.
 struct Lane {
     explicit Lane(const std::string& kind) : machine(kind) {}
 

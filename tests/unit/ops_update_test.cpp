@@ -31,14 +31,16 @@ TEST_CASE("adam and adamw follow their equations over several steps", "[unit][op
             INFO(n << (decoupled ? " adamw" : " adam with L2"));
             const reference::Adam settings{0.01, 0.9, 0.99, 1e-8, 0.1, decoupled};
             Values weight = random_values(n, 1), m(weight.size(), 0.0), v(weight.size(), 0.0);
-            const Tensor tw = machine.tensor({n}, weight), tm = machine.tensor({n}, m), tv = machine.tensor({n}, v);
+            const Tensor tw = machine.tensor({n}, weight), tm = machine.tensor({n}, m),
+                         tv = machine.tensor({n}, v);
             for (int step = 1; step <= 3; ++step) {
                 const Values gradient = random_values(n, 10 + static_cast<std::uint64_t>(step));
                 const Tensor tg = machine.tensor({n}, gradient);
                 Cell norm(*machine.device, 2);
-                machine.ops->adam_update({tw, tg, tm, tv, settings.lr, settings.beta1, settings.beta2, settings.eps,
-                                          settings.weight_decay, decoupled, step, gradient_scale},
-                                         step == 2 ? nullptr : norm.get());
+                machine.ops->adam_update(
+                    {tw, tg, tm, tv, settings.lr, settings.beta1, settings.beta2, settings.eps,
+                     settings.weight_decay, decoupled, step, gradient_scale},
+                    step == 2 ? nullptr : norm.get());
                 reference::adam(settings, step, scaled(gradient), weight, m, v);
                 if (step != 2) REQUIRE(norm.value() == Approx(2 + squares(scaled(gradient))).epsilon(1e-9));
                 require_close(tg, gradient, 0, 1e-30);
@@ -58,16 +60,17 @@ TEST_CASE("sgd with and without momentum", "[unit][ops]") {
                 reference::Sgd settings{0.1, momentum, nesterov ? 0.0 : 0.2, 0.05, nesterov, true};
                 Values weight = random_values(n, 1), buffer(weight.size(), 0.0);
                 const Tensor tw = machine.tensor({n}, weight);
-                const Tensor tb = machine.tensor({n}, Values(weight.size(), NAN));  // not read on the first update
+                const Tensor tb =
+                    machine.tensor({n}, Values(weight.size(), NAN));  // not read on the first update
                 for (int step = 1; step <= 3; ++step) {
                     const Values gradient = random_values(n, 10 + static_cast<std::uint64_t>(step));
                     const Tensor tg = machine.tensor({n}, gradient);
                     Cell norm(*machine.device);
                     settings.first = step == 1;
-                    machine.ops->sgd_update({tw, tg, momentum == 0 ? View{} : tb.view(), settings.lr, momentum,
-                                             settings.dampening, settings.weight_decay, nesterov, settings.first,
-                                             gradient_scale},
-                                            norm.get());
+                    machine.ops->sgd_update(
+                        {tw, tg, momentum == 0 ? View{} : tb.view(), settings.lr, momentum,
+                         settings.dampening, settings.weight_decay, nesterov, settings.first, gradient_scale},
+                        norm.get());
                     reference::sgd(settings, scaled(gradient), weight, buffer);
                     REQUIRE(norm.value() == Approx(squares(scaled(gradient))).epsilon(1e-9));
                 }

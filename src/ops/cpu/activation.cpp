@@ -1,4 +1,5 @@
-// Activations: relu and derivatives that need the output alone in loops of our own, the others through the library.
+// Activations: relu and derivatives that need the output alone in loops of our own, the others through the
+// library.
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/parallel.hpp"
@@ -87,7 +88,8 @@ void CpuOps::activation_backward(Activation kind, View x, View y, View dy, View 
     float* to = floats(dx, n, "activation backward");
     if (n == 0) return;
     if (kind == Activation::none) return copy(dy, dx);
-    if (!derivative_from_output(kind)) return eltwise_backward(kind, n, floats(x, n, "activation backward"), from, to);
+    if (!derivative_from_output(kind))
+        return eltwise_backward(kind, n, floats(x, n, "activation backward"), from, to);
     const float* output = floats(y, n, "activation backward");
     for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
         backward_from_output(kind, output + begin, from + begin, to + begin, end - begin);

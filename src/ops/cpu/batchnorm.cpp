@@ -43,8 +43,8 @@ void add_shifted_line(const float* __restrict x, const float* __restrict shift, 
 
 /// Working memory of one chunk.
 struct Work {
-    Moments total, block;                           // [C] each
-    float *sum, *shift, *shifted_sum, *squares;     // [lanes]
+    Moments total, block;                        // [C] each
+    float *sum, *shift, *shifted_sum, *squares;  // [lanes]
 
     static std::int64_t doubles(const ColumnPlan& plan) { return 4 * plan.columns + 2 * plan.lanes; }
     Work(const ColumnPlan& plan, double* memory)
@@ -56,12 +56,14 @@ struct Work {
           squares(shifted_sum + plan.lanes) {}
 };
 
-/// Moments of one block that is in first-level cache: a first pass for a shift near the mean, a second around it.
+/// Moments of one block that is in first-level cache: a first pass for a shift near the mean, a second around
+/// it.
 void block_moments(const ColumnPlan& plan, const float* x, std::int64_t begin, std::int64_t end, Work& work) {
     const auto rows = static_cast<double>((end - begin) / plan.columns);
     std::fill_n(work.sum, plan.lanes, 0.0F);
     std::fill_n(work.shifted_sum, 2 * plan.lanes, 0.0F);
-    for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) { add_line(x + at, work.sum, lanes); });
+    for_lines(plan, begin, end,
+              [&](std::int64_t at, std::int64_t lanes) { add_line(x + at, work.sum, lanes); });
     for (std::int64_t first = plan.columns; first < plan.lanes; first += plan.columns)
         add_line(work.sum + first, work.sum, plan.columns);
     const auto share = static_cast<float>(1 / rows);
@@ -97,7 +99,8 @@ Moments moments(int threads, const ColumnPlan& plan, Scratch& scratch, const flo
                        merge(work.total, work.block, plan.columns);
                    }
                });
-    Moments all{memory, memory + plan.columns, static_cast<double>(std::min(plan.chunk, plan.elements) / plan.columns)};
+    Moments all{memory, memory + plan.columns,
+                static_cast<double>(std::min(plan.chunk, plan.elements) / plan.columns)};
     for (std::int64_t number = 1; number < plan.chunks; ++number) {
         Work work(plan, memory + number * stride);
         const std::int64_t begin = number * plan.chunk, end = std::min(plan.elements, begin + plan.chunk);
@@ -136,7 +139,8 @@ void normalize_line(const Affine& f, const float* x, float* y, std::int64_t n, b
     }
 }
 
-void normalize(int threads, const ColumnPlan& plan, const Affine& factors, const float* x, float* y, bool relu) {
+void normalize(int threads, const ColumnPlan& plan, const Affine& factors, const float* x, float* y,
+               bool relu) {
     repeat(plan, factors.center);
     repeat(plan, factors.scale);
     repeat(plan, factors.offset);
@@ -177,7 +181,8 @@ struct Gradient {
           slope(base + plan.lanes) {}
 };
 
-void gradient_line(const Gradient& f, const float* x, const float* y, const float* dy, float* dx, std::int64_t n) {
+void gradient_line(const Gradient& f, const float* x, const float* y, const float* dy, float* dx,
+                   std::int64_t n) {
     const float *center = f.center, *scale = f.scale, *base = f.base, *slope = f.slope;
     if (y != nullptr) {
 #pragma omp simd
@@ -187,13 +192,15 @@ void gradient_line(const Gradient& f, const float* x, const float* y, const floa
         }
     } else {
 #pragma omp simd
-        for (std::int64_t l = 0; l < n; ++l) dx[l] = scale[l] * (dy[l] - base[l] - (x[l] - center[l]) * slope[l]);
+        for (std::int64_t l = 0; l < n; ++l)
+            dx[l] = scale[l] * (dy[l] - base[l] - (x[l] - center[l]) * slope[l]);
     }
 }
 
 bool uses_relu(const BatchNorm& args) {
     if (args.activation != Activation::none && args.activation != Activation::relu)
-        throw failure("cpu batchnorm: " + std::string(name_of(args.activation)) + " where none or relu is expected");
+        throw failure("cpu batchnorm: " + std::string(name_of(args.activation)) +
+                      " where none or relu is expected");
     return args.activation == Activation::relu;
 }
 
@@ -235,7 +242,8 @@ void CpuOps::batchnorm_forward(const BatchNorm& args, View running_mean, View ru
         factors.scale[c] = static_cast<float>(inverse * static_cast<double>(gamma[c]));
         factors.offset[c] = beta[c];
         if (average != nullptr)
-            average[c] = static_cast<float>(m.mean[c] * static_cast<double>(share)) + (accumulate ? average[c] : 0.0F);
+            average[c] =
+                static_cast<float>(m.mean[c] * static_cast<double>(share)) + (accumulate ? average[c] : 0.0F);
         if (variance != nullptr)
             variance[c] = static_cast<float>(m.deviations[c] / unbiased * static_cast<double>(share)) +
                           (accumulate ? variance[c] : 0.0F);
@@ -257,14 +265,16 @@ void CpuOps::batchnorm_apply(const BatchNorm& args, View mean, View var) {
     const Affine factors(plan, lane_scratch_);
     for (std::int64_t c = 0; c < channels; ++c) {
         factors.center[c] = center[c];
-        factors.scale[c] = static_cast<float>(
-            static_cast<double>(gamma[c]) / std::sqrt(static_cast<double>(variance[c]) + static_cast<double>(args.eps)));
+        factors.scale[c] =
+            static_cast<float>(static_cast<double>(gamma[c]) /
+                               std::sqrt(static_cast<double>(variance[c]) + static_cast<double>(args.eps)));
         factors.offset[c] = beta[c];
     }
     normalize(threads_, plan, factors, x, y, relu);
 }
 
-void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_gamma, View d_beta, bool accumulate) {
+void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_gamma, View d_beta,
+                                bool accumulate) {
     const std::int64_t channels = args.gamma.count(), rows = rows_of(args), elements = rows * channels;
     const float* gamma = floats(args.gamma, channels, "batchnorm gamma");
     const float* mean = floats(args.mean, channels, "batchnorm mean");
@@ -287,7 +297,8 @@ void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_
         });
     double* products = sums + channels;
     for (std::int64_t c = 0; c < channels; ++c) {
-        const double inverse = static_cast<double>(inv_std[c]), share = rows > 0 ? 1 / static_cast<double>(rows) : 0;
+        const double inverse = static_cast<double>(inv_std[c]),
+                     share = rows > 0 ? 1 / static_cast<double>(rows) : 0;
         products[c] *= inverse;  // Σ dy·x̂
         factors.scale[c] = static_cast<float>(static_cast<double>(gamma[c]) * inverse);
         factors.base[c] = static_cast<float>(sums[c] * share);
@@ -296,11 +307,12 @@ void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_
     store_sums(products, floats(d_gamma, channels, "batchnorm d_gamma"), channels, accumulate);
     store_sums(sums, floats(d_beta, channels, "batchnorm d_beta"), channels, accumulate);
     for (float* lanes : {factors.scale, factors.base, factors.slope}) repeat(plan, lanes);
-    for_blocks(threads_, elements, elements, plan.block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
-            gradient_line(factors, x + at, y == nullptr ? nullptr : y + at, from + at, to + at, lanes);
+    for_blocks(
+        threads_, elements, elements, plan.block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+            for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
+                gradient_line(factors, x + at, y == nullptr ? nullptr : y + at, from + at, to + at, lanes);
+            });
         });
-    });
 }
 
 }  // namespace trireme::cpu

@@ -35,8 +35,8 @@ inline float* optional_floats(const View& view, std::int64_t count, std::string_
 /// Labels and indices.
 inline std::int32_t* integers(const View& view, std::int64_t count, std::string_view verb) {
     if (view.count() != count || (!view && count > 0) || view.dtype != DType::i32)
-        throw failure("cpu " + std::string(verb) + ": " + std::string(name_of(view.dtype)) + " " + view.shape.text() +
-                      " where " + std::to_string(count) + " int32 are expected");
+        throw failure("cpu " + std::string(verb) + ": " + std::string(name_of(view.dtype)) + " " +
+                      view.shape.text() + " where " + std::to_string(count) + " int32 are expected");
     return static_cast<std::int32_t*>(view.data);
 }
 

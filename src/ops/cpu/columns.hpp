@@ -1,5 +1,6 @@
-// Sums down the columns of a [rows, C] matrix: the shared part of bias gradients, batch and layer norm. Short runs
-// are added in float, in many columns at once; the runs are added in double; the cut depends on the shape alone.
+// Sums down the columns of a [rows, C] matrix: the shared part of bias gradients, batch and layer norm. Short
+// runs are added in float, in many columns at once; the runs are added in double; the cut depends on the
+// shape alone.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 namespace trireme::cpu {
 
 /// How [rows, C] is cut. A line is as many whole rows as make enough lanes for vector code; lane l belongs to
-/// column l mod C. A block is a run of lines, a chunk a run of blocks: what one thread sums before chunks are added.
+/// column l mod C. A block is a run of lines, a chunk a run of blocks: what one thread sums before chunks are
+/// added.
 struct ColumnPlan {
     std::int64_t columns, lanes, elements;
     std::int64_t block;   ///< elements, a multiple of lanes
@@ -27,29 +29,33 @@ struct ColumnPlan {
     }
 };
 
-/// K sums per column. body(begin, end, run) adds elements [begin, end), a whole block or the last one, to K·lanes
-/// floats, sum k of lane l at run[k·lanes + l]. Returns K·C doubles in scratch: sum k of column c at [k·C + c].
+/// K sums per column. body(begin, end, run) adds elements [begin, end), a whole block or the last one, to
+/// K·lanes floats, sum k of lane l at run[k·lanes + l]. Returns K·C doubles in scratch: sum k of column c at
+/// [k·C + c].
 template <int K, class Body>
 double* column_sums(int threads, const ColumnPlan& plan, Scratch& scratch, const Body& body) {
     const std::int64_t sums = K * plan.columns, run_length = K * plan.lanes;
     const std::int64_t stride = sums + (run_length + 1) / 2;  // in doubles, per chunk
-    double* memory = scratch.reserve_of<double>(static_cast<std::size_t>(std::max<std::int64_t>(1, plan.chunks) * stride));
+    double* memory =
+        scratch.reserve_of<double>(static_cast<std::size_t>(std::max<std::int64_t>(1, plan.chunks) * stride));
     std::fill_n(memory, sums, 0.0);
-    for_blocks(threads, plan.elements, plan.elements, plan.chunk, [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
-        double* total = memory + number * stride;
-        float* run = reinterpret_cast<float*>(total + sums);
-        std::fill_n(total, sums, 0.0);
-        for (std::int64_t at = begin; at < end; at += plan.block) {
-            std::fill_n(run, run_length, 0.0F);
-            body(at, std::min(end, at + plan.block), run);
-            for (std::int64_t k = 0; k < K; ++k)
-                for (std::int64_t first = 0; first < plan.lanes; first += plan.columns) {
-                    const float* lane = run + k * plan.lanes + first;
-                    double* column = total + k * plan.columns;
-                    for (std::int64_t c = 0; c < plan.columns; ++c) column[c] += static_cast<double>(lane[c]);
-                }
-        }
-    });
+    for_blocks(threads, plan.elements, plan.elements, plan.chunk,
+               [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
+                   double* total = memory + number * stride;
+                   float* run = reinterpret_cast<float*>(total + sums);
+                   std::fill_n(total, sums, 0.0);
+                   for (std::int64_t at = begin; at < end; at += plan.block) {
+                       std::fill_n(run, run_length, 0.0F);
+                       body(at, std::min(end, at + plan.block), run);
+                       for (std::int64_t k = 0; k < K; ++k)
+                           for (std::int64_t first = 0; first < plan.lanes; first += plan.columns) {
+                               const float* lane = run + k * plan.lanes + first;
+                               double* column = total + k * plan.columns;
+                               for (std::int64_t c = 0; c < plan.columns; ++c)
+                                   column[c] += static_cast<double>(lane[c]);
+                           }
+                   }
+               });
     for (std::int64_t number = 1; number < plan.chunks; ++number)
         for (std::int64_t i = 0; i < sums; ++i) memory[i] += memory[number * stride + i];
     return memory;

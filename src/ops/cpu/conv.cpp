@@ -1,5 +1,6 @@
-// Convolution through the library, on channels-last activations as they are. Kernels are kept as [O, C/groups, KH, KW]
-// and reordered to what the primitive prefers, which costs little beside the convolution itself.
+// Convolution through the library, on channels-last activations as they are. Kernels are kept as [O,
+// C/groups, KH, KW] and reordered to what the primitive prefers, which costs little beside the convolution
+// itself.
 #include <algorithm>
 #include <string_view>
 
@@ -31,7 +32,8 @@ Layouts plain_layouts(const Window& w) {
             {{w.n, w.out, w.out_h(), w.out_w()}, f32, Tag::nhwc}};
 }
 
-/// The shape for the library: the kernel's layout is its own choice, the activations' only where `any_layout`.
+/// The shape for the library: the kernel's layout is its own choice, the activations' only where
+/// `any_layout`.
 ConvShape conv_shape(const Window& w, bool bias, bool any_layout) {
     const Layouts plain = plain_layouts(w);
     const auto open = [](const memory::dims& dims) { return memory::desc(dims, f32, Tag::any); };
@@ -49,8 +51,8 @@ bool is_reference(const Desc& desc) {
     return std::string_view(desc.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
-/// The primitive over channels-last memory, or over the library's own layout where it has only reference code for
-/// the former.
+/// The primitive over channels-last memory, or over the library's own layout where it has only reference code
+/// for the former.
 template <class Make>
 auto best(const Window& window, bool bias, const Make& make) {
     auto plain = make(conv_shape(window, bias, false));
@@ -58,8 +60,8 @@ auto best(const Window& window, bool bias, const Make& make) {
     return make(conv_shape(window, bias, true));
 }
 
-// The library's first choice is its batch-reduce kernel; measured on AVX-512, the older direct kernels are up to
-// twice as fast for depthwise, dilated and few-channel convolutions.
+// The library's first choice is its batch-reduce kernel; measured on AVX-512, the older direct kernels are up
+// to twice as fast for depthwise, dilated and few-channel convolutions.
 ForwardKernel forward_kernel(const Window& w) {
     const bool depthwise = w.groups > 1 && w.groups == w.c;
     const bool dilated = w.dilation_h > 1 || w.dilation_w > 1;
@@ -67,12 +69,14 @@ ForwardKernel forward_kernel(const Window& w) {
 }
 
 /// An operand that a primitive reads in layout `wanted` while the caller has it in `given`.
-int input(Plan& plan, const OneDnn& library, const memory::desc& given, const memory::desc& wanted, int slot) {
+int input(Plan& plan, const OneDnn& library, const memory::desc& given, const memory::desc& wanted,
+          int slot) {
     const int plain = plan.operand(library, given, slot);
     if (given == wanted) return plain;
     const int inner = plan.temporary(library, wanted);
     const auto desc = reorder_desc(library, given, wanted, false);
-    plan.step(library, dnnl::reorder(desc), desc.scratchpad_desc(), {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, inner}});
+    plan.step(library, dnnl::reorder(desc), desc.scratchpad_desc(),
+              {{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, inner}});
     return inner;
 }
 
@@ -82,15 +86,20 @@ struct Output {
     memory::desc given, wanted;
     bool add;
 
-    Output(Plan& plan, const OneDnn& library, const memory::desc& given_, const memory::desc& wanted_, int slot,
-           bool add_ = false)
-        : plain(plan.operand(library, given_, slot)), inner(plain), given(given_), wanted(wanted_), add(add_) {
+    Output(Plan& plan, const OneDnn& library, const memory::desc& given_, const memory::desc& wanted_,
+           int slot, bool add_ = false)
+        : plain(plan.operand(library, given_, slot)),
+          inner(plain),
+          given(given_),
+          wanted(wanted_),
+          add(add_) {
         if (add || given != wanted) inner = plan.temporary(library, wanted);
     }
     void finish(Plan& plan, const OneDnn& library) const {
         if (inner == plain) return;
         const auto desc = reorder_desc(library, wanted, given, add);
-        plan.step(library, dnnl::reorder(desc), desc.scratchpad_desc(), {{DNNL_ARG_FROM, inner}, {DNNL_ARG_TO, plain}});
+        plan.step(library, dnnl::reorder(desc), desc.scratchpad_desc(),
+                  {{DNNL_ARG_FROM, inner}, {DNNL_ARG_TO, plain}});
     }
 };
 
@@ -106,8 +115,9 @@ Plan forward_plan(const OneDnn& library, const PlanKey& key) {
     const Output y(plan, library, plain.y, desc.dst_desc(), 2);
     if (key.bias) {
         const int bias = plan.operand(library, plain.bias, 3);
-        plan.step(library, dnnl::convolution_forward(desc), desc.scratchpad_desc(),
-                  {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y.inner}});
+        plan.step(
+            library, dnnl::convolution_forward(desc), desc.scratchpad_desc(),
+            {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_BIAS, bias}, {DNNL_ARG_DST, y.inner}});
     } else {
         plan.step(library, dnnl::convolution_forward(desc), desc.scratchpad_desc(),
                   {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, kernel}, {DNNL_ARG_DST, y.inner}});
@@ -131,8 +141,8 @@ Plan backward_data_plan(const OneDnn& library, const PlanKey& key) {
 }
 
 Plan backward_weights_plan(const OneDnn& library, const PlanKey& key) {
-    const auto desc =
-        best(key.window, false, [&](const ConvShape& shape) { return backward_weights_conv(library, shape); });
+    const auto desc = best(key.window, false,
+                           [&](const ConvShape& shape) { return backward_weights_conv(library, shape); });
     const Layouts plain = plain_layouts(key.window);
     Plan plan;
     const int x = input(plan, library, plain.x, desc.src_desc(), 0);
@@ -150,10 +160,12 @@ struct Counts {
 };
 
 Counts counts(const Window& w) {
-    if (w.groups < 1 || w.c % w.groups != 0 || w.out % w.groups != 0 || (w.n > 0 && (w.out_h() < 1 || w.out_w() < 1)))
-        throw failure("cpu convolution: " + std::to_string(w.c) + " to " + std::to_string(w.out) + " channels in " +
-                      std::to_string(w.groups) + " groups over " + std::to_string(w.h) + "x" + std::to_string(w.w) +
-                      " with a kernel of " + std::to_string(w.kernel_h) + "x" + std::to_string(w.kernel_w));
+    if (w.groups < 1 || w.c % w.groups != 0 || w.out % w.groups != 0 ||
+        (w.n > 0 && (w.out_h() < 1 || w.out_w() < 1)))
+        throw failure("cpu convolution: " + std::to_string(w.c) + " to " + std::to_string(w.out) +
+                      " channels in " + std::to_string(w.groups) + " groups over " + std::to_string(w.h) +
+                      "x" + std::to_string(w.w) + " with a kernel of " + std::to_string(w.kernel_h) + "x" +
+                      std::to_string(w.kernel_w));
     return {w.n * w.c * w.h * w.w, w.out * (w.c / w.groups) * w.kernel_h * w.kernel_w,
             w.n * w.out * w.out_h() * w.out_w()};
 }
@@ -161,7 +173,8 @@ Counts counts(const Window& w) {
 }  // namespace
 
 // y[n, o, i, j] = act(Σ_{c, u, v} x[n, c, i·s - p + u·d, j·s - p + v·d] · k[o, c, u, v] + b[o])
-void CpuOps::conv_forward(const Window& window, View x, View kernel, View bias, Activation activation, View y) {
+void CpuOps::conv_forward(const Window& window, View x, View kernel, View bias, Activation activation,
+                          View y) {
     const Counts count = counts(window);
     float* from = floats(x, count.x, "convolution");
     float* weights = floats(kernel, count.kernel, "convolution kernel");

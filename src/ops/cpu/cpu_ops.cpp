@@ -8,9 +8,13 @@
 
 namespace trireme {
 
-std::unique_ptr<Ops> make_cpu_ops(Device&, int threads) { return std::make_unique<cpu::CpuOps>(threads); }
+std::unique_ptr<Ops> make_cpu_ops(Device&, int threads) {
+    return std::make_unique<cpu::CpuOps>(threads);
+}
 
-std::string math_library_version() { return "oneDNN " + cpu::onednn_version(); }
+std::string math_library_version() {
+    return "oneDNN " + cpu::onednn_version();
+}
 
 }  // namespace trireme
 
@@ -23,10 +27,11 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
         hash ^= hash >> 29;
     };
     const Window& w = key.window;
-    mix(static_cast<std::int64_t>(key.verb) * 64 + static_cast<std::int64_t>(key.activation) * 4 + key.bias * 2 +
-        key.accumulate);
-    for (const std::int64_t extent : {w.n, w.c, w.h, w.w, w.out, w.kernel_h, w.kernel_w, w.stride_h, w.stride_w,
-                                      w.padding_h, w.padding_w, w.dilation_h, w.dilation_w, w.groups})
+    mix(static_cast<std::int64_t>(key.verb) * 64 + static_cast<std::int64_t>(key.activation) * 4 +
+        key.bias * 2 + key.accumulate);
+    for (const std::int64_t extent :
+         {w.n, w.c, w.h, w.w, w.out, w.kernel_h, w.kernel_w, w.stride_h, w.stride_w, w.padding_h, w.padding_w,
+          w.dilation_h, w.dilation_w, w.groups})
         mix(extent);
     return hash;
 }
@@ -42,7 +47,8 @@ void CpuOps::set_library_threads() const {
 }
 
 void CpuOps::run(Plan& plan, std::initializer_list<void*> pointers) {
-    plan.run(library_, std::span(pointers.begin(), pointers.size()), plan_scratch_.reserve(plan.scratch_bytes()));
+    plan.run(library_, std::span(pointers.begin(), pointers.size()),
+             plan_scratch_.reserve(plan.scratch_bytes()));
 }
 
 }  // namespace trireme::cpu

@@ -13,7 +13,13 @@
 
 namespace trireme::cpu {
 
-enum class Verb : std::int64_t { conv_forward, conv_backward_data, conv_backward_weights, eltwise, eltwise_backward };
+enum class Verb : std::int64_t {
+    conv_forward,
+    conv_backward_data,
+    conv_backward_weights,
+    eltwise,
+    eltwise_backward
+};
 
 /// What a cached plan was made for. Element-wise plans keep their element count in window.n.
 struct PlanKey {
@@ -41,9 +47,11 @@ public:
     void activation_forward(Activation kind, View x, View y) override;
     void activation_backward(Activation kind, View x, View y, View dy, View dx) override;
 
-    void conv_forward(const Window& window, View x, View kernel, View bias, Activation activation, View y) override;
+    void conv_forward(const Window& window, View x, View kernel, View bias, Activation activation,
+                      View y) override;
     void conv_backward_data(const Window& window, View dy, View kernel, View dx) override;
-    void conv_backward_weights(const Window& window, View x, View dy, View d_kernel, bool accumulate) override;
+    void conv_backward_weights(const Window& window, View x, View dy, View d_kernel,
+                               bool accumulate) override;
 
     void pool_forward(Pool kind, const Window& window, View x, View y, View index) override;
     void pool_backward(Pool kind, const Window& window, View dy, View index, View dx) override;

@@ -39,14 +39,17 @@ void transpose(const float* __restrict from, float* __restrict to, std::int64_t 
 }
 
 /// [n, rows, columns] to [n, columns, rows].
-void transpose_each(int threads, std::int64_t n, std::int64_t rows, std::int64_t columns, const float* x, float* y) {
+void transpose_each(int threads, std::int64_t n, std::int64_t rows, std::int64_t columns, const float* x,
+                    float* y) {
     const std::int64_t plane = rows * columns;
-    for_blocks(threads, n * plane, n, 1,
-               [=](std::int64_t i, std::int64_t, std::int64_t) { transpose(x + i * plane, y + i * plane, rows, columns); });
+    for_blocks(threads, n * plane, n, 1, [=](std::int64_t i, std::int64_t, std::int64_t) {
+        transpose(x + i * plane, y + i * plane, rows, columns);
+    });
 }
 
 void require_images(const View& view) {
-    if (view.shape.rank() != 4) throw failure("cpu layout change: " + view.shape.text() + " is not [N, C, H, W]");
+    if (view.shape.rank() != 4)
+        throw failure("cpu layout change: " + view.shape.text() + " is not [N, C, H, W]");
 }
 
 }  // namespace
@@ -58,9 +61,11 @@ void CpuOps::sum_rows(View x, View sum, bool accumulate) {
     const std::int64_t rows = x.count() / columns;
     const float* from = floats(x, rows * columns, "sum_rows");
     const ColumnPlan plan(rows, columns);
-    const double* sums = column_sums<1>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
-        for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) { add_to(from + at, 1.0F, run, lanes); });
-    });
+    const double* sums =
+        column_sums<1>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
+            for_lines(plan, begin, end,
+                      [&](std::int64_t at, std::int64_t lanes) { add_to(from + at, 1.0F, run, lanes); });
+        });
     store_sums(sums, to, columns, accumulate);
 }
 
@@ -89,8 +94,9 @@ void CpuOps::add(View a, View b, Activation activation, View y) {
 void CpuOps::fill(View y, float value) {
     const std::int64_t n = y.count();
     float* to = floats(y, n, "fill");
-    for_blocks(threads_, n, n, element_block,
-               [=](std::int64_t, std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, value); });
+    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
+        std::fill(to + begin, to + end, value);
+    });
 }
 
 void CpuOps::copy(View x, View y) {
@@ -111,14 +117,16 @@ void CpuOps::to_channels_first(View x, View y) {
     require_images(x);
     const std::int64_t n = x.shape[0], c = x.shape[1], pixels = x.shape[2] * x.shape[3];
     if (c == 1 || pixels == 1) return copy(x, y);
-    transpose_each(threads_, n, pixels, c, floats(x, "to_channels_first"), floats(y, n * c * pixels, "to_channels_first"));
+    transpose_each(threads_, n, pixels, c, floats(x, "to_channels_first"),
+                   floats(y, n * c * pixels, "to_channels_first"));
 }
 
 void CpuOps::to_channels_last(View x, View y) {
     require_images(x);
     const std::int64_t n = x.shape[0], c = x.shape[1], pixels = x.shape[2] * x.shape[3];
     if (c == 1 || pixels == 1) return copy(x, y);
-    transpose_each(threads_, n, c, pixels, floats(x, "to_channels_last"), floats(y, n * c * pixels, "to_channels_last"));
+    transpose_each(threads_, n, c, pixels, floats(x, "to_channels_last"),
+                   floats(y, n * c * pixels, "to_channels_last"));
 }
 
 void CpuOps::sum_squares(View x, double* sum) {

@@ -1,5 +1,6 @@
 // Sums and maxima in explicit vector lanes (the vector types of GCC and Clang). A compiler may not reorder a
-// floating-point sum by itself, and one that it was allowed to reorder could depend on the alignment of the data.
+// floating-point sum by itself, and one that it was allowed to reorder could depend on the alignment of the
+// data.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,16 @@ inline Float8 load8(const float* from) {
 }
 
 /// Four floats as doubles. Written lane by lane: compilers turn just this into one conversion.
-inline Double4 widen(const Float4& v) { return Double4{v[0], v[1], v[2], v[3]}; }
-inline Double4 widen(const float* from) { return Double4{from[0], from[1], from[2], from[3]}; }
+inline Double4 widen(const Float4& v) {
+    return Double4{v[0], v[1], v[2], v[3]};
+}
+inline Double4 widen(const float* from) {
+    return Double4{from[0], from[1], from[2], from[3]};
+}
 
-inline double total(const Double4& v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+inline double total(const Double4& v) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+}
 /// Σ of eight lanes, pairwise.
 inline double total(const Float8& v) {
     return total(Double4{v[0], v[1], v[2], v[3]} + Double4{v[4], v[5], v[6], v[7]});

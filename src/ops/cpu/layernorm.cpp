@@ -119,12 +119,14 @@ void CpuOps::layernorm_forward(const LayerNorm& args) {
                        row_moments(x + r * columns, columns, mean, variance);
                        means[r] = static_cast<float>(mean);
                        inv_stds[r] = static_cast<float>(1 / std::sqrt(variance + eps));
-                       normalize_row(x + r * columns, means[r], inv_stds[r], gamma, beta, y + r * columns, columns);
+                       normalize_row(x + r * columns, means[r], inv_stds[r], gamma, beta, y + r * columns,
+                                     columns);
                    }
                });
 }
 
-void CpuOps::layernorm_backward(const LayerNorm& args, View dy, View dx, View d_gamma, View d_beta, bool accumulate) {
+void CpuOps::layernorm_backward(const LayerNorm& args, View dy, View dx, View d_gamma, View d_beta,
+                                bool accumulate) {
     const std::int64_t columns = args.gamma.count(), rows = rows_of(args), elements = rows * columns;
     const float* gamma = floats(args.gamma, columns, "layernorm gamma");
     const float* x = floats(args.x, elements, "layernorm");
@@ -139,8 +141,8 @@ void CpuOps::layernorm_backward(const LayerNorm& args, View dy, View dx, View d_
         column_sums<2>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
             for (std::int64_t r = begin / columns; r < end / columns; ++r) {
                 const std::int64_t at = r * columns, lane = r % rows_per_line * columns;
-                add_parameter_gradients(x + at, from + at, mean[r], inv_std[r], run + lane, run + plan.lanes + lane,
-                                        columns);
+                add_parameter_gradients(x + at, from + at, mean[r], inv_std[r], run + lane,
+                                        run + plan.lanes + lane, columns);
                 gradient_row(x + at, from + at, gamma, mean[r], inv_std[r], to + at, columns);
             }
         });

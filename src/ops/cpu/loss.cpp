@@ -76,10 +76,11 @@ bool first_maximum(const float* x, std::int32_t label, float top) {
 }
 
 /// One sample: L = -Σ_j t_j·log softmax(x)_j with t = (1-ε)·onehot + ε/C; dL/dx = softmax(x) - t.
-void cross_entropy_row(const CrossEntropy& args, const float* x, std::int32_t label, float* d, std::int64_t classes,
-                       Sums& sums) {
+void cross_entropy_row(const CrossEntropy& args, const float* x, std::int32_t label, float* d,
+                       std::int64_t classes, Sums& sums) {
     const float top = row_maximum(x, classes);
-    const double smoothing = static_cast<double>(args.label_smoothing), labelled = static_cast<double>(x[label]);
+    const double smoothing = static_cast<double>(args.label_smoothing),
+                 labelled = static_cast<double>(x[label]);
     const double mean = smoothing > 0 ? double_sum(x, classes) / static_cast<double>(classes) : 0;
     const bool hit = first_maximum(x, label, top);
     const double sum = exp_sum(x, top, d, classes);  // x is lost here where d is x
@@ -90,8 +91,8 @@ void cross_entropy_row(const CrossEntropy& args, const float* x, std::int32_t la
     sums.correct += hit && !std::isnan(sum) ? 1 : 0;
     if (d == nullptr) return;
     const auto scale = static_cast<double>(args.gradient_scale);
-    scale_row(d, static_cast<float>(scale / sum), static_cast<float>(scale * smoothing / static_cast<double>(classes)),
-              classes);
+    scale_row(d, static_cast<float>(scale / sum),
+              static_cast<float>(scale * smoothing / static_cast<double>(classes)), classes);
     d[label] -= static_cast<float>(scale * (1 - smoothing));
 }
 
@@ -121,7 +122,8 @@ void squared_error(const float* x, const float* t, float scale, float* d, Terms&
 }
 
 /// max(x, 0) - x·t + ln(1 + e^-|x|), which neither overflows nor cancels; its derivative is σ(x) - t.
-void logit_cross_entropy(const float* x, const float* t, float scale, float* d, Terms& terms, std::int64_t n) {
+void logit_cross_entropy(const float* x, const float* t, float scale, float* d, Terms& terms,
+                         std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) {
         const float e = exp_nonpositive(-std::fabs(x[i]));
         terms.loss[i] = (x[i] < 0 ? 0 : x[i]) - x[i] * t[i] + log1p_unit(e);
@@ -137,7 +139,8 @@ void logit_cross_entropy(const float* x, const float* t, float scale, float* d, 
 }
 
 template <class Element>
-void regression(int threads, Scratch& scratch, const Regression& args, const char* verb, const Element& element) {
+void regression(int threads, Scratch& scratch, const Regression& args, const char* verb,
+                const Element& element) {
     const std::int64_t elements = args.prediction.count();
     const std::int64_t samples = args.prediction.shape.rank() > 0 ? args.prediction.shape[0] : 1;
     const float* x = floats(args.prediction, elements, verb);
@@ -176,17 +179,18 @@ void CpuOps::cross_entropy(const CrossEntropy& args) {
     check_labels(labels, rows, classes, args.ignore_index);
     const std::int64_t block = row_block(classes), blocks = blocks_of(rows, block);
     Sums* part = scratch_.reserve_of<Sums>(static_cast<std::size_t>(blocks));
-    for_blocks(threads_, rows * classes, rows, block, [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
-        Sums sums;
-        for (std::int64_t r = begin; r < end; ++r) {
-            float* d = gradient == nullptr ? nullptr : gradient + r * classes;
-            if (labels[r] != args.ignore_index)
-                cross_entropy_row(args, logits + r * classes, labels[r], d, classes, sums);
-            else if (d != nullptr)
-                std::fill_n(d, classes, 0.0F);
-        }
-        part[number] = sums;
-    });
+    for_blocks(threads_, rows * classes, rows, block,
+               [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
+                   Sums sums;
+                   for (std::int64_t r = begin; r < end; ++r) {
+                       float* d = gradient == nullptr ? nullptr : gradient + r * classes;
+                       if (labels[r] != args.ignore_index)
+                           cross_entropy_row(args, logits + r * classes, labels[r], d, classes, sums);
+                       else if (d != nullptr)
+                           std::fill_n(d, classes, 0.0F);
+                   }
+                   part[number] = sums;
+               });
     add_in_order(part, blocks, args.sums);
 }
 

@@ -1,5 +1,5 @@
-// Elementary functions that a compiler can turn into vector code. They contain no table, no branch and no call of
-// the mathematics library, so their values are the same on every processor.
+// Elementary functions that a compiler can turn into vector code. They contain no table, no branch and no
+// call of the mathematics library, so their values are the same on every processor.
 #pragma once
 
 #include <bit>
@@ -7,8 +7,8 @@
 
 namespace trireme::cpu {
 
-/// e^x for x <= 0, relative error below 2e-7; 0 below -87.3, NaN where x is. Argument reduction by ln 2 in two parts,
-/// then a polynomial for e^r on |r| <= ln(2)/2 (Cody and Waite 1980).
+/// e^x for x <= 0, relative error below 2e-7; 0 below -87.3, NaN where x is. Argument reduction by ln 2 in
+/// two parts, then a polynomial for e^r on |r| <= ln(2)/2 (Cody and Waite 1980).
 inline float exp_nonpositive(float x) {
     const float bounded = x < -87.3F ? -87.3F : x;
     constexpr float rounder = 12582912.0F;  // 1.5·2^23: adding it rounds to an integer, held in the low bits

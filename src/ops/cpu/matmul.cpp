@@ -43,8 +43,8 @@ void relu_in_place(float* c, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) c[i] = c[i] < 0 ? 0 : c[i];
 }
 
-/// Rows of C handled between two epilogues: large enough for the product, small enough to stay in a second-level
-/// cache.
+/// Rows of C handled between two epilogues: large enough for the product, small enough to stay in a
+/// second-level cache.
 std::int64_t epilogue_rows(std::int64_t n) {
     constexpr std::int64_t elements = std::int64_t{1} << 18;
     return std::max<std::int64_t>(256, elements / n / 64 * 64);
@@ -63,7 +63,8 @@ void CpuOps::matmul(const Matmul& args) {
                       args.c.shape.text());
     if (!derivative_from_output(args.activation) ||
         (args.accumulate && (args.bias || args.activation != Activation::none)))
-        throw failure("cpu matmul: this epilogue is not one of a matmul: " + std::string(name_of(args.activation)));
+        throw failure("cpu matmul: this epilogue is not one of a matmul: " +
+                      std::string(name_of(args.activation)));
     const float* bias = optional_floats(args.bias, n, "matmul bias");
     if (m == 0 || n == 0) return;
 
@@ -76,20 +77,21 @@ void CpuOps::matmul(const Matmul& args) {
         float* block = c.data + begin * n;
         if (k > 0)
             check(dnnl_sgemm(args.transpose_a ? 'T' : 'N', args.transpose_b ? 'T' : 'N', rows, n, k, 1.0F,
-                             args.transpose_a ? a.data + begin : a.data + begin * k, a.columns, b.data, b.columns,
-                             args.accumulate ? 1.0F : 0.0F, block, n));
+                             args.transpose_a ? a.data + begin : a.data + begin * k, a.columns, b.data,
+                             b.columns, args.accumulate ? 1.0F : 0.0F, block, n));
         else if (!args.accumulate)
             std::fill_n(block, rows * n, 0.0F);
         if (!epilogue) continue;
-        for_blocks(threads_, rows * n, rows, row_block(n), [=](std::int64_t, std::int64_t first, std::int64_t last) {
-            float* part = block + first * n;
-            if (bias != nullptr && relu)
-                bias_relu_rows(part, bias, last - first, n);
-            else if (bias != nullptr)
-                bias_rows(part, bias, last - first, n);
-            else
-                relu_in_place(part, (last - first) * n);
-        });
+        for_blocks(threads_, rows * n, rows, row_block(n),
+                   [=](std::int64_t, std::int64_t first, std::int64_t last) {
+                       float* part = block + first * n;
+                       if (bias != nullptr && relu)
+                           bias_relu_rows(part, bias, last - first, n);
+                       else if (bias != nullptr)
+                           bias_rows(part, bias, last - first, n);
+                       else
+                           relu_in_place(part, (last - first) * n);
+                   });
     }
     if (args.activation == Activation::tanh || args.activation == Activation::sigmoid)
         eltwise(args.activation, m * n, c.data, c.data);

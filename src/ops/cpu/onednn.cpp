@@ -12,19 +12,28 @@ using dnnl::algorithm;
 
 algorithm eltwise_algorithm(Activation kind) {
     switch (kind) {
-        case Activation::relu: return algorithm::eltwise_relu;
-        case Activation::gelu: return algorithm::eltwise_gelu_erf;
-        case Activation::gelu_tanh: return algorithm::eltwise_gelu_tanh;
-        case Activation::silu: return algorithm::eltwise_swish;
-        case Activation::tanh: return algorithm::eltwise_tanh;
-        case Activation::sigmoid: return algorithm::eltwise_logistic;
-        case Activation::none: break;
+        case Activation::relu:
+            return algorithm::eltwise_relu;
+        case Activation::gelu:
+            return algorithm::eltwise_gelu_erf;
+        case Activation::gelu_tanh:
+            return algorithm::eltwise_gelu_tanh;
+        case Activation::silu:
+            return algorithm::eltwise_swish;
+        case Activation::tanh:
+            return algorithm::eltwise_tanh;
+        case Activation::sigmoid:
+            return algorithm::eltwise_logistic;
+        case Activation::none:
+            break;
     }
     throw failure("the activation \"none\" has no primitive");
 }
 
 /// swish is x·σ(alpha·x); relu's alpha is the slope below zero.
-float eltwise_alpha(Activation kind) { return kind == Activation::silu ? 1.0F : 0.0F; }
+float eltwise_alpha(Activation kind) {
+    return kind == Activation::silu ? 1.0F : 0.0F;
+}
 
 // Scratch is handed in by the caller: the library's own would be shared by all Ops objects of a thread.
 dnnl::primitive_attr attributes() {
@@ -66,49 +75,68 @@ ForwardConv chosen(const Make& make, ForwardKernel kernel) {
 
 #if DNNL_VERSION_MAJOR >= 3
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation, ForwardKernel kernel) {
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation,
+                         ForwardKernel kernel) {
     const auto make = [&]() -> ForwardConv {
         if (s.bias.get_size() == 0)
-            return {library.engine, training,  direct,      s.src,     s.weights,
-                    s.dst,          s.strides, s.dilations, s.padding, s.padding, conv_attributes(activation)};
-        return {library.engine, training,    direct,    s.src,     s.weights, s.bias, s.dst,
-                s.strides,      s.dilations, s.padding, s.padding, conv_attributes(activation)};
+            return {library.engine,
+                    training,
+                    direct,
+                    s.src,
+                    s.weights,
+                    s.dst,
+                    s.strides,
+                    s.dilations,
+                    s.padding,
+                    s.padding,
+                    conv_attributes(activation)};
+        return {library.engine, training,  direct,      s.src,     s.weights, s.bias,
+                s.dst,          s.strides, s.dilations, s.padding, s.padding, conv_attributes(activation)};
     };
     return chosen(make, kernel);
 }
 
 BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& s) {
-    return {library.engine, direct,    s.src,     s.weights,    s.dst,
-            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
+    return {library.engine, direct,
+            s.src,          s.weights,
+            s.dst,          s.strides,
+            s.dilations,    s.padding,
+            s.padding,      forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
             attributes()};
 }
 
 BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& s) {
-    return {library.engine, direct,    s.src,     s.weights,    s.dst,
-            s.strides,      s.dilations, s.padding, s.padding, forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
+    return {library.engine, direct,
+            s.src,          s.weights,
+            s.dst,          s.strides,
+            s.dilations,    s.padding,
+            s.padding,      forward_conv(library, s, Activation::none, ForwardKernel::library_choice),
             attributes()};
 }
 
 dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,
                                                       const dnnl::memory::desc& data) {
-    return {library.engine, training, eltwise_algorithm(kind), data, data, eltwise_alpha(kind), 0.0F, attributes()};
+    return {library.engine, training,    eltwise_algorithm(kind), data, data, eltwise_alpha(kind),
+            0.0F,           attributes()};
 }
 
 dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, Activation kind,
                                                         const dnnl::memory::desc& data) {
-    return {library.engine, eltwise_algorithm(kind), data, data, data, eltwise_alpha(kind), 0.0F,
-            forward_eltwise(library, kind, data), attributes()};
+    return {library.engine, eltwise_algorithm(kind), data, data,
+            data,           eltwise_alpha(kind),     0.0F, forward_eltwise(library, kind, data),
+            attributes()};
 }
 
 #else
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation, ForwardKernel kernel) {
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& s, Activation activation,
+                         ForwardKernel kernel) {
     using Desc = dnnl::convolution_forward::desc;
     // Must outlive the search for an implementation: the library keeps a pointer to it, not a copy.
-    const Desc desc = s.bias.get_size() == 0
-                          ? Desc(training, direct, s.src, s.weights, s.dst, s.strides, s.dilations, s.padding, s.padding)
-                          : Desc(training, direct, s.src, s.weights, s.bias, s.dst, s.strides, s.dilations, s.padding,
-                                 s.padding);
+    const Desc desc = s.bias.get_size() == 0 ? Desc(training, direct, s.src, s.weights, s.dst, s.strides,
+                                                    s.dilations, s.padding, s.padding)
+                                             : Desc(training, direct, s.src, s.weights, s.bias, s.dst,
+                                                    s.strides, s.dilations, s.padding, s.padding);
     const dnnl::primitive_attr attr = conv_attributes(activation);
     return chosen([&] { return ForwardConv(desc, attr, library.engine); }, kernel);
 }
@@ -129,7 +157,8 @@ BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape
 
 dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,
                                                       const dnnl::memory::desc& data) {
-    return {{training, eltwise_algorithm(kind), data, eltwise_alpha(kind), 0.0F}, attributes(), library.engine};
+    return {
+        {training, eltwise_algorithm(kind), data, eltwise_alpha(kind), 0.0F}, attributes(), library.engine};
 }
 
 dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, Activation kind,
@@ -160,7 +189,8 @@ std::string onednn_version() {
 
 void check(dnnl_status_t status, std::source_location where) {
     if (status == dnnl_success) return;
-    throw failure("oneDNN: status " + std::to_string(static_cast<int>(status)) + " in " + where.function_name());
+    throw failure("oneDNN: status " + std::to_string(static_cast<int>(status)) + " in " +
+                  where.function_name());
 }
 
 }  // namespace trireme::cpu

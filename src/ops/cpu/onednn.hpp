@@ -1,5 +1,5 @@
-// The only file, with its source, that knows which major version of oneDNN this is: descriptors are made from plain
-// arguments here, and everything above is the same for v2 and v3.
+// The only file, with its source, that knows which major version of oneDNN this is: descriptors are made from
+// plain arguments here, and everything above is the same for v2 and v3.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -31,7 +31,8 @@ using BackwardWeightsConv = dnnl::convolution_backward_weights::primitive_desc;
 /// `direct` passes over the library's batch-reduce kernels where another just-in-time kernel follows.
 enum class ForwardKernel { library_choice, direct };
 
-ForwardConv forward_conv(const OneDnn& library, const ConvShape& shape, Activation activation, ForwardKernel kernel);
+ForwardConv forward_conv(const OneDnn& library, const ConvShape& shape, Activation activation,
+                         ForwardKernel kernel);
 BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& shape);
 BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& shape);
 

@@ -1,5 +1,5 @@
-// Loops over fixed blocks, shared by threads where the work is worth a parallel region. What a block computes and
-// the order in which blocks are combined depend on the shapes alone, never on the thread count.
+// Loops over fixed blocks, shared by threads where the work is worth a parallel region. What a block computes
+// and the order in which blocks are combined depend on the shapes alone, never on the thread count.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,9 @@ constexpr std::int64_t worth_threads = 32768;
 /// Elements of a block in element-wise verbs: two or three of them fit in a first-level cache.
 constexpr std::int64_t element_block = 4096;
 
-constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
+constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t block) {
+    return (n + block - 1) / block;
+}
 
 /// body(block index, begin, end) for each block of [0, n). `work` is the number of elements touched in all.
 template <class Body>

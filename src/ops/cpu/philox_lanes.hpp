@@ -18,8 +18,8 @@ constexpr int philox_lanes = 4;
 
 using Word4 = std::uint64_t __attribute__((vector_size(32)));
 
-/// The low 32 bits of each lane times m. Written out for AVX2, which has just that as one instruction that compilers
-/// do not find by themselves.
+/// The low 32 bits of each lane times m. Written out for AVX2, which has just that as one instruction that
+/// compilers do not find by themselves.
 inline Word4 wide_product(Word4 a, std::uint32_t m) {
 #if defined(__AVX2__)
     return reinterpret_cast<Word4>(

@@ -39,7 +39,8 @@ void Plan::run(const OneDnn& library, std::span<void* const> pointers, void* scr
         operand.memory.set_data_handle(operand.slot >= 0 ? pointers[static_cast<std::size_t>(operand.slot)]
                                                          : static_cast<std::byte*>(scratch) + operand.offset);
     for (const Step& step : steps_)
-        check(dnnl_primitive_execute(step.primitive.get(), library.stream.get(), step.count, step.arguments.data()));
+        check(dnnl_primitive_execute(step.primitive.get(), library.stream.get(), step.count,
+                                     step.arguments.data()));
 }
 
 Plan make_plan(const char* what, const std::function<Plan()>& build) {

@@ -1,5 +1,5 @@
-// A cached sequence of oneDNN primitives with its memory objects and argument lists. Running it only sets pointers:
-// nothing on our side is allocated.
+// A cached sequence of oneDNN primitives with its memory objects and argument lists. Running it only sets
+// pointers: nothing on our side is allocated.
 #pragma once
 
 #include <array>

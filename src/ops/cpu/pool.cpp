@@ -117,10 +117,12 @@ void CpuOps::pool_forward(Pool kind, const Window& window, View x, View y, View 
     const std::int64_t in = window.c * window.h * window.w, out = window.c * window.out_h() * window.out_w();
     const float* from = floats(x, window.n * in, "pooling");
     float* to = floats(y, window.n * out, "pooling");
-    std::int32_t* winners = index && kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
+    std::int32_t* winners =
+        index && kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
     for_blocks(threads_, window.n * in, window.n, 1, [&](std::int64_t i, std::int64_t, std::int64_t) {
         if (kind == Pool::max)
-            max_forward(window, from + i * in, to + i * out, winners == nullptr ? nullptr : winners + i * out);
+            max_forward(window, from + i * in, to + i * out,
+                        winners == nullptr ? nullptr : winners + i * out);
         else
             average_forward(window, from + i * in, to + i * out);
     });
@@ -130,7 +132,8 @@ void CpuOps::pool_backward(Pool kind, const Window& window, View dy, View index,
     const std::int64_t in = window.c * window.h * window.w, out = window.c * window.out_h() * window.out_w();
     const float* from = floats(dy, window.n * out, "pooling backward");
     float* to = floats(dx, window.n * in, "pooling backward");
-    const std::int32_t* winners = kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
+    const std::int32_t* winners =
+        kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
     for_blocks(threads_, window.n * in, window.n, 1, [&](std::int64_t i, std::int64_t, std::int64_t) {
         std::fill_n(to + i * in, in, 0.0F);
         if (kind == Pool::max)

@@ -1,4 +1,5 @@
-// Dropout and random fills. An element's value is a function of its global index, whatever is computed beside it.
+// Dropout and random fills. An element's value is a function of its global index, whatever is computed beside
+// it.
 #include <algorithm>
 #include <cmath>
 
@@ -20,9 +21,11 @@ void batch_words(const RandomStream& stream, std::uint64_t block, std::uint32_t*
         philox_words(stream, block, words + at);
 }
 
-/// use(words, begin, count) with the words of elements first + begin ..., for stretches that cover [begin, end).
+/// use(words, begin, count) with the words of elements first + begin ..., for stretches that cover [begin,
+/// end).
 template <class Use>
-void over_words(const RandomStream& stream, std::int64_t first, std::int64_t begin, std::int64_t end, const Use& use) {
+void over_words(const RandomStream& stream, std::int64_t first, std::int64_t begin, std::int64_t end,
+                const Use& use) {
     std::uint32_t words[batch];
     for (std::int64_t at = begin; at < end;) {
         const std::int64_t element = first + at, skip = element % 4;
@@ -33,7 +36,8 @@ void over_words(const RandomStream& stream, std::int64_t first, std::int64_t beg
     }
 }
 
-void keep(const std::uint32_t* words, std::uint32_t threshold, float scale, const float* x, float* y, std::int64_t n) {
+void keep(const std::uint32_t* words, std::uint32_t threshold, float scale, const float* x, float* y,
+          std::int64_t n) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = (words[i] >> 8) >= threshold ? x[i] * scale : 0.0F;
 }
@@ -48,8 +52,10 @@ void uniform(const std::uint32_t* words, float low, float high, float* y, std::i
 
 constexpr std::int64_t normal_batch = 32;
 
-/// Box and Muller (1958): √(-2 ln u)·cos(2πt), u in (0, 1], t in [0, 1), from two words of the element's own block.
-void normals(const RandomStream& stream, std::uint64_t first, float mean, float std, float* y, std::int64_t n) {
+/// Box and Muller (1958): √(-2 ln u)·cos(2πt), u in (0, 1], t in [0, 1), from two words of the element's own
+/// block.
+void normals(const RandomStream& stream, std::uint64_t first, float mean, float std, float* y,
+             std::int64_t n) {
     std::int32_t radius[normal_batch], angle[normal_batch];
     for (int j = 0; j < normal_batch; j += philox_lanes) {
         const auto [c0, c1, c2, c3] = philox_blocks(stream, first + static_cast<std::uint64_t>(j));
@@ -81,9 +87,10 @@ void CpuOps::dropout(const RandomStream& stream, std::int64_t first, float p, Vi
     const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(p) * 0x1p24));
     const auto scale = static_cast<float>(1 / (1 - static_cast<double>(p)));
     for_blocks(threads_, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        over_words(stream, first, begin, end, [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
-            keep(words, threshold, scale, from + at, to + at, count);
-        });
+        over_words(stream, first, begin, end,
+                   [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
+                       keep(words, threshold, scale, from + at, to + at, count);
+                   });
     });
 }
 
@@ -91,9 +98,10 @@ void CpuOps::fill_uniform(const RandomStream& stream, std::int64_t first, float 
     const std::int64_t n = y.count();
     float* to = floats(y, n, "fill_uniform");
     for_blocks(threads_, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        over_words(stream, first, begin, end, [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
-            uniform(words, low, high, to + at, count);
-        });
+        over_words(stream, first, begin, end,
+                   [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
+                       uniform(words, low, high, to + at, count);
+                   });
     });
 }
 

@@ -9,7 +9,8 @@ namespace trireme::cpu {
 
 class Scratch {
 public:
-    /// At least `bytes`, 64-byte aligned, of unspecified content; valid until the next call that asks for more.
+    /// At least `bytes`, 64-byte aligned, of unspecified content; valid until the next call that asks for
+    /// more.
     void* reserve(std::size_t bytes) {
         if (bytes > bytes_) {
             data_.reset();

@@ -13,8 +13,8 @@ struct AdamFactors {
     float scale, decay, l2, beta1, rest1, beta2, rest2, step, root2, eps;
 };
 
-// The equations of Kingma and Ba (2015) and, for the decoupled decay, Loshchilov and Hutter (2019), in the order of
-// operations that PyTorch uses.
+// The equations of Kingma and Ba (2015) and, for the decoupled decay, Loshchilov and Hutter (2019), in the
+// order of operations that PyTorch uses.
 AdamFactors adam_factors(const AdamUpdate& a) {
     const auto t = static_cast<double>(a.step);
     const double correction1 = 1 - std::pow(a.beta1, t), correction2 = 1 - std::pow(a.beta2, t);
@@ -31,8 +31,8 @@ AdamFactors adam_factors(const AdamUpdate& a) {
             real(a.eps)};
 }
 
-void adam_block(const AdamFactors& f, float* __restrict weight, const float* __restrict gradient, float* __restrict m,
-                float* __restrict v, std::int64_t n) {
+void adam_block(const AdamFactors& f, float* __restrict weight, const float* __restrict gradient,
+                float* __restrict m, float* __restrict v, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) {
         const float g = gradient[i] * f.scale + f.l2 * weight[i];
         const float m_new = f.beta1 * m[i] + f.rest1 * g;
@@ -47,11 +47,13 @@ struct SgdFactors {
     float scale, decay, momentum, fresh, lr;
 };
 
-void sgd_plain(const SgdFactors& f, float* __restrict weight, const float* __restrict gradient, std::int64_t n) {
+void sgd_plain(const SgdFactors& f, float* __restrict weight, const float* __restrict gradient,
+               std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) weight[i] -= f.lr * (gradient[i] * f.scale + f.decay * weight[i]);
 }
 
-/// b = momentum·b + fresh·g; the step is b, or g + momentum·b (Nesterov in Sutskever et al.'s form, ICML 2013).
+/// b = momentum·b + fresh·g; the step is b, or g + momentum·b (Nesterov in Sutskever et al.'s form, ICML
+/// 2013).
 void sgd_momentum(const SgdFactors& f, bool first, bool nesterov, float* __restrict weight,
                   const float* __restrict gradient, float* __restrict momentum, std::int64_t n) {
     // On the first update the old momentum is not read, whatever it holds.
@@ -69,8 +71,8 @@ void sgd_momentum(const SgdFactors& f, bool first, bool nesterov, float* __restr
 
 /// Runs update(begin, end) over fixed blocks and adds the norm, block by block in order.
 template <class Update>
-void over_blocks(int threads, Scratch& scratch, std::int64_t n, const float* gradient, float scale, double* norm_squared,
-                 const Update& update) {
+void over_blocks(int threads, Scratch& scratch, std::int64_t n, const float* gradient, float scale,
+                 double* norm_squared, const Update& update) {
     const std::int64_t blocks = blocks_of(n, element_block);
     double* part =
         norm_squared == nullptr ? nullptr : scratch.reserve_of<double>(static_cast<std::size_t>(blocks));
@@ -96,9 +98,10 @@ void CpuOps::adam_update(const AdamUpdate& args, double* norm_squared) {
     float* m = floats(args.m, n, "adam_update");
     float* v = floats(args.v, n, "adam_update");
     const AdamFactors factors = adam_factors(args);
-    over_blocks(threads_, scratch_, n, gradient, factors.scale, norm_squared, [&](std::int64_t begin, std::int64_t end) {
-        adam_block(factors, weight + begin, gradient + begin, m + begin, v + begin, end - begin);
-    });
+    over_blocks(threads_, scratch_, n, gradient, factors.scale, norm_squared,
+                [&](std::int64_t begin, std::int64_t end) {
+                    adam_block(factors, weight + begin, gradient + begin, m + begin, v + begin, end - begin);
+                });
 }
 
 void CpuOps::sgd_update(const SgdUpdate& args, double* norm_squared) {
@@ -110,13 +113,14 @@ void CpuOps::sgd_update(const SgdUpdate& args, double* norm_squared) {
     const SgdFactors factors{static_cast<float>(args.gradient_scale), static_cast<float>(args.weight_decay),
                              static_cast<float>(args.momentum_factor), static_cast<float>(1 - args.dampening),
                              static_cast<float>(args.lr)};
-    over_blocks(threads_, scratch_, n, gradient, factors.scale, norm_squared, [&](std::int64_t begin, std::int64_t end) {
-        if (plain)
-            sgd_plain(factors, weight + begin, gradient + begin, end - begin);
-        else
-            sgd_momentum(factors, args.first, args.nesterov, weight + begin, gradient + begin, momentum + begin,
-                         end - begin);
-    });
+    over_blocks(threads_, scratch_, n, gradient, factors.scale, norm_squared,
+                [&](std::int64_t begin, std::int64_t end) {
+                    if (plain)
+                        sgd_plain(factors, weight + begin, gradient + begin, end - begin);
+                    else
+                        sgd_momentum(factors, args.first, args.nesterov, weight + begin, gradient + begin,
+                                     momentum + begin, end - begin);
+                });
 }
 
 void CpuOps::running_average(View average, View value, float momentum) {
