@@ -120,7 +120,7 @@ void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const
 }  // namespace
 
 Dataset::Dataset(std::shared_ptr<Handle> handle, DatasetInfo info, std::string name)
-    : handle_(std::move(handle)), info_(std::move(info)), name_(std::move(name)) {}
+    : handle_(std::move(handle)), info_(info), name_(std::move(name)) {}
 
 void Dataset::read_rows(Range rows, DType as, void* to) const {
     const Lock lock;
@@ -173,7 +173,7 @@ Dataset File::open(const std::string& dataset, std::int64_t chunk_cache_bytes) c
         id.close();
         id = open_as(access_with_cache(info, chunk_cache_bytes));
     }
-    return {handle_of(handle_, std::move(id), name), std::move(info), name};
+    return {handle_of(handle_, std::move(id), name), info, name};
 }
 
 Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape, std::int64_t rows_per_chunk,
@@ -207,7 +207,7 @@ Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape
     Id id(check(H5Dcreate2(handle_->file, dataset.c_str(), file_type(dtype), space, links, creation, access),
                 Status::failed, name, "cannot be created"),
           H5Dclose);
-    return {handle_of(handle_, std::move(id), name), std::move(info), name};
+    return {handle_of(handle_, std::move(id), name), info, name};
 }
 
 }  // namespace trireme::io

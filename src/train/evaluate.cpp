@@ -46,7 +46,7 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers, threads.threads);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
-                                           runtime.session.local_size());
+                                           meta.outputs, runtime.session.local_size());
     options.shuffle = Shuffle::none;
     loader = std::make_unique<Loader>(set, options);
 }

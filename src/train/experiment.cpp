@@ -72,13 +72,16 @@ LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lane
 }
 
 LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,
-                             Range my_lanes, int ranks_on_node) {
+                             Range my_lanes, std::int64_t outputs, int ranks_on_node) {
+    const bool classes = loss_from(config.model.loss) == LossKind::cross_entropy;
     return {.plan = plan,
             .my_lanes = my_lanes,
             .shuffle = shuffle_from(config.data.shuffle),
             .seed = config.run.seed,
             .chunk = config.data.chunk,
-            .class_labels = loss_from(config.model.loss) == LossKind::cross_entropy,
+            .class_labels = classes,
+            .classes = classes ? outputs : 0,
+            .ignore_index = config.train.ignore_index,
             .normalization = normalization,
             .cache = config.data.cache,
             .prefetch = config.data.prefetch,

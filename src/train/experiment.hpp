@@ -28,9 +28,10 @@ struct LaneThreads {
 };
 LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lanes);
 
-/// How the loader of one data set is set up. `ranks_on_node`: for the share of memory.
+/// How the loader of one data set is set up. `outputs`: what labels must be below; `ranks_on_node`: for the share of
+/// memory.
 LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,
-                             Range my_lanes, int ranks_on_node);
+                             Range my_lanes, std::int64_t outputs, int ranks_on_node);
 
 /// Reads data.augment: none, or crop=<pixels> and flip. @throws Error (bad_usage) on anything else.
 void set_augmentation(LoaderOptions& options, const Config& config);

@@ -197,11 +197,11 @@ void Trainer::build() {
     }
 
     const int node_ranks = runtime_.session.local_size();
-    LoaderOptions options = loader_options(config_, plan_, normalization_, my_lanes_, node_ranks);
+    LoaderOptions options = loader_options(config_, plan_, normalization_, my_lanes_, outputs_, node_ranks);
     set_augmentation(options, config_);
     train_loader_ = std::make_unique<Loader>(train_set_, options);
     if (valid_set_.rows() > 0) {
-        options = loader_options(config_, valid_plan, normalization_, my_lanes_, node_ranks);
+        options = loader_options(config_, valid_plan, normalization_, my_lanes_, outputs_, node_ranks);
         options.shuffle = Shuffle::none;
         valid_loader_ = std::make_unique<Loader>(valid_set_, options);
     }

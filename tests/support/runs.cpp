@@ -274,7 +274,8 @@ Keys single_weight(const fs::path& file, double lr) {
     return {{"data.train", file.string()}, {"model.layer", "linear out=1 bias=false"},
             {"model.loss", "mse"},         {"model.init", "zeros"},
             {"train.batch", "4"},          {"optim.name", "sgd"},
-            {"optim.lr", to_text(lr)},     {"train.max_steps", "20"}};
+            {"optim.lr", to_text(lr)},     {"train.max_steps", "20"},
+            {"checkpoint.every", "never"}};
 }
 
 }  // namespace trireme::testing

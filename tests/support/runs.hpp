@@ -95,7 +95,8 @@ Samples clusters(std::int64_t rows, const Shape& sample, std::int64_t classes, s
 // Targets that are linear in x.
 Samples linear_targets(std::int64_t rows, std::int64_t features, std::int64_t targets);
 
-// One weight without bias, x = 1, target 1, loss (w - 1)^2, w = 0 at the start, plain SGD with this rate.
+// One weight without bias, x = 1, target 1, loss (w - 1)^2, w = 0 at the start, plain SGD with this rate, one update
+// an epoch. Saved at the end only.
 Keys single_weight(const std::filesystem::path& file, double lr = 0.05);
 
 }  // namespace trireme::testing

@@ -59,7 +59,7 @@ enum class Pool { max, average };  ///< average counts the padding, as PyTorch's
 struct LossSums {
     double* loss = nullptr;     ///< sum over the samples that count
     double* count = nullptr;    ///< how many those are
-    double* correct = nullptr;  ///< classification: predictions that hit the label; regression: sum of |error|
+    double* correct = nullptr;  ///< classification: predictions that hit the label; regression: |error|, mean over K
 };
 
 struct CrossEntropy {
@@ -158,7 +158,7 @@ public:
     virtual void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) = 0;
 
     virtual void cross_entropy(const CrossEntropy& args) = 0;
-    /// Squared error. correct receives Σ|error|.
+    /// Squared error. correct receives the mean |error| over K, summed over samples.
     virtual void mean_squared_error(const Regression& args) = 0;
     /// Binary cross-entropy on logits; targets in [0, 1]. correct receives the outputs on the right side of 0.5,
     /// averaged over K.
@@ -174,8 +174,8 @@ public:
     virtual void to_channels_first(View x, View y) = 0;
     virtual void to_channels_last(View x, View y) = 0;
 
-    /// Element i gets a function of word(first + i) alone: normal by Box-Muller over its own block, uniform in
-    /// [low, high).
+    /// Element i depends on its index first + i alone: normal by Box-Muller from block first + i, uniform in
+    /// [low, high) from word first + i.
     virtual void fill_normal(const RandomStream& stream, std::int64_t first, float mean, float std, View y) = 0;
     virtual void fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high, View y) = 0;
 
