@@ -42,7 +42,8 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
 }
 
 double gemm_seconds(Runtime& runtime, Ops& ops, const Work::Gemm& gemm) {
-    const Buffer a = random_floats(runtime, ops, gemm.m * gemm.k), b = random_floats(runtime, ops, gemm.k * gemm.n);
+    const Buffer a = random_floats(runtime, ops, gemm.m * gemm.k),
+                 b = random_floats(runtime, ops, gemm.k * gemm.n);
     const Buffer c = floats(runtime.device, gemm.m * gemm.n);
     const auto matrix = [](const Buffer& buffer, std::int64_t rows, std::int64_t columns, bool transposed) {
         return view_of(buffer.as<float>(), transposed ? Shape{columns, rows} : Shape{rows, columns});
@@ -61,7 +62,8 @@ double conv_seconds(Runtime& runtime, Ops& ops, const Work::Conv& conv) {
     const Shape kernel{w.out, w.c / w.groups, w.kernel_h, w.kernel_w};
     const Buffer x = random_floats(runtime, ops, in.count()), y = random_floats(runtime, ops, out.count());
     const Buffer k = random_floats(runtime, ops, kernel.count());
-    const View xv = view_of(x.as<float>(), in), yv = view_of(y.as<float>(), out), kv = view_of(k.as<float>(), kernel);
+    const View xv = view_of(x.as<float>(), in), yv = view_of(y.as<float>(), out),
+               kv = view_of(k.as<float>(), kernel);
     return seconds_of(runtime.session.world(), [&] {
         if (conv.pass == Work::ConvPass::forward)
             ops.conv_forward(w, xv, kv, {}, Activation::none, yv);
@@ -78,7 +80,8 @@ double flops_of(const Work::Gemm& gemm) {
 
 double flops_of(const Work::Conv& conv) {
     const Window& w = conv.window;
-    const std::int64_t products = w.n * w.out * w.out_h() * w.out_w() * (w.c / w.groups) * w.kernel_h * w.kernel_w;
+    const std::int64_t products =
+        w.n * w.out * w.out_h() * w.out_w() * (w.c / w.groups) * w.kernel_h * w.kernel_w;
     return 2.0 * static_cast<double>(products);
 }
 
@@ -86,7 +89,8 @@ double copy_rate(Runtime& runtime, Ops& ops) {
     const std::int64_t count = 32 << 20;  // two buffers of 128 MB
     const Buffer from = random_floats(runtime, ops, count), to = floats(runtime.device, count);
     const View x = view_of(from.as<float>(), Shape{count}), y = view_of(to.as<float>(), Shape{count});
-    const double seconds = seconds_of(runtime.session.world(), [&] { ops.copy(x, y); }, 0.5);
+    const double seconds = seconds_of(
+        runtime.session.world(), [&] { ops.copy(x, y); }, 0.5);
     return 2.0 * static_cast<double>(x.bytes()) / seconds;
 }
 

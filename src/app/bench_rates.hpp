@@ -9,8 +9,8 @@
 
 namespace trireme::app {
 
-/// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of the
-/// slowest rank, since all ranks work at the same time and share the memory. Collective.
+/// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of
+/// the slowest rank, since all ranks work at the same time and share the memory. Collective.
 double seconds_of(Communicator& world, const std::function<void()>& action, double budget = 0.3);
 
 /// Seconds of one matrix product or convolution pass of this shape, alone. Collective.

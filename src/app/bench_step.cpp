@@ -19,7 +19,8 @@ class Batches {
 public:
     Batches(Runtime& runtime, Ops& ops, const BenchModel& model, const StepBench& bench, Range my_lanes,
             std::int64_t all_lanes)
-        : x_(runtime.device, static_cast<std::size_t>(my_lanes.size() * bench.samples * model.sample.count()) * 4),
+        : x_(runtime.device,
+             static_cast<std::size_t>(my_lanes.size() * bench.samples * model.sample.count()) * 4),
           labels_(static_cast<std::size_t>(my_lanes.size() * bench.samples)) {
         const std::int64_t per_lane = bench.samples * model.sample.count();
         ops.fill_uniform(RandomStream(1, Purpose::init, 1), 0, 0, 1,
@@ -46,7 +47,9 @@ private:
     std::vector<LaneBatch> lanes_;
 };
 
-std::string row_time(double seconds) { return seconds < 0.01 ? fixed(1e6 * seconds, 1) + " us" : fixed(1e3 * seconds, 2) + " ms"; }
+std::string row_time(double seconds) {
+    return seconds < 0.01 ? fixed(1e6 * seconds, 1) + " us" : fixed(1e3 * seconds, 2) + " ms";
+}
 
 }  // namespace
 
@@ -55,7 +58,8 @@ BenchModel bench_model(const StepBench& bench) {
     if (bench.model.starts_with("mlp:")) {
         PresetOptions options;
         std::vector<std::int64_t> sizes;
-        for (const std::string& part : split(bench.model.substr(4), '-')) sizes.push_back(parse_int(part).value_or(0));
+        for (const std::string& part : split(bench.model.substr(4), '-'))
+            sizes.push_back(parse_int(part).value_or(0));
         for (const std::int64_t size : sizes)
             if (size < 1 || sizes.size() < 2)
                 throw usage_error("--model=" + bench.model + ": expected sizes as in mlp:784-512-512-10");
@@ -77,20 +81,21 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
     const std::int64_t all_lanes = bench.lanes * world.size();
     const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
 
-    const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample, shape.classes,
-                      bench.samples);
+    const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,
+                      shape.classes, bench.samples);
     const auto optimizer = make_optimizer(optimizer_options(config));
     Arena arena(runtime.device, model.table(), optimizer->state_names());
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
     LaneRunner runner(runtime.device, model, arena.weights, threads.workers, threads.threads);
     const bool overlap = config.parallel.overlap == "on";
-    const auto reducer = make_reducer(world, runtime.device, model.table(), arena,
-                                      {.lanes = all_lanes,
-                                       .my_lanes = my_lanes,
-                                       .workers = threads.workers,
-                                       .reproducible = config.train.reduction == "reproducible",
-                                       .overlap = overlap,
-                                       .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
+    const auto reducer =
+        make_reducer(world, runtime.device, model.table(), arena,
+                     {.lanes = all_lanes,
+                      .my_lanes = my_lanes,
+                      .workers = threads.workers,
+                      .reproducible = config.train.reduction == "reproducible",
+                      .overlap = overlap,
+                      .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
     TrainStep step(world, runner, arena, *optimizer, *reducer, all_lanes, {config.train.clip_norm, 1});
     Ops& ops = runner.ops();
     model.initialize(ops, arena.weights, 1);
@@ -108,7 +113,8 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
         },
         2.0);
 
-    // The limits: each product and convolution alone, everything else at the rate of a copy or of an all-reduce.
+    // The limits: each product and convolution alone, everything else at the rate of a copy or of an
+    // all-reduce.
     const Work work = model.work(bench.samples);
     double products = 0;
     for (const Work::Gemm& gemm : work.gemms) products += gemm_seconds(runtime, ops, gemm);
@@ -138,8 +144,9 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
           std::to_string(bench.lanes) + " lane" + (bench.lanes > 1 ? "s" : "") + " a rank, " +
           std::to_string(world.size()) + " rank" + (world.size() > 1 ? "s" : "") + " x " +
           std::to_string(threads.threads) + " thread" + (threads.threads > 1 ? "s" : "") + ", copy at " +
-          fixed(copy / 1e9, 1) + " GB/s\n" + table.text() + "  ratio to the roofline " + fixed(measured / roofline, 3) +
-          ", rest " + row_time(measured - lanes * products - update_alone - reduction) + ", " +
+          fixed(copy / 1e9, 1) + " GB/s\n" + table.text() + "  ratio to the roofline " +
+          fixed(measured / roofline, 3) + ", rest " +
+          row_time(measured - lanes * products - update_alone - reduction) + ", " +
           grouped(static_cast<std::int64_t>(static_cast<double>(all_lanes * bench.samples) / measured)) +
           " samples/s\n");
 }

@@ -18,21 +18,22 @@ void bench_gemm(Runtime& runtime, Ops& ops) {
                                            {.model = "cnn"}};
     for (const StepBench& bench : models) {
         const BenchModel shape = bench_model(bench);
-        const Model model(ModelDescription{shape.layers, "", "zeros"}, {}, shape.sample, shape.classes, bench.samples);
+        const Model model(ModelDescription{shape.layers, "", "zeros"}, {}, shape.sample, shape.classes,
+                          bench.samples);
         const Work work = model.work(bench.samples);
         gemms.insert(gemms.end(), work.gemms.begin(), work.gemms.end());
         convs.insert(convs.end(), work.convs.begin(), work.convs.end());
     }
     Table table("<>>>>>");
     table.add({"product", "m", "n", "k", "time", "GFLOP/s"});
-    const auto add = [&](const std::string& name, std::int64_t m, std::int64_t n, std::int64_t k, double seconds,
-                         double flops) {
-        table.add({name, std::to_string(m), std::to_string(n), std::to_string(k), fixed(1e6 * seconds, 1) + " us",
-                   fixed(flops / seconds / 1e9, 1)});
+    const auto add = [&](const std::string& name, std::int64_t m, std::int64_t n, std::int64_t k,
+                         double seconds, double flops) {
+        table.add({name, std::to_string(m), std::to_string(n), std::to_string(k),
+                   fixed(1e6 * seconds, 1) + " us", fixed(flops / seconds / 1e9, 1)});
     };
     for (const Work::Gemm& gemm : gemms)
-        add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n, gemm.k,
-            gemm_seconds(runtime, ops, gemm), flops_of(gemm));
+        add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n,
+            gemm.k, gemm_seconds(runtime, ops, gemm), flops_of(gemm));
     for (const Work::Conv& conv : convs) {
         const Window& w = conv.window;
         const char* pass = conv.pass == Work::ConvPass::forward         ? "conv"
@@ -116,9 +117,12 @@ Command bench_command() {
         .name = "bench",
         .arguments = "gemm|copy|reduce|step [--model=... --samples=N --lanes=N] [--section.key=value ...]",
         .summary = "measures products, copies, reductions and the training step, each beside its limit",
-        .help = "Times are medians, of the slowest rank; all ranks work at once. `step` trains on data in memory and "
-                "holds the time against its roofline: each product and convolution alone, what the optimizer and the "
-                "other layers move at the rate of a copy, and the gradients at the rate of an all-reduce.",
+        .help =
+            "Times are medians, of the slowest rank; all ranks work at once. `step` trains on data in memory "
+            "and "
+            "holds the time against its roofline: each product and convolution alone, what the optimizer and "
+            "the "
+            "other layers move at the rate of a copy, and the gradients at the rate of an all-reduce.",
         .options = {{"model", "MODEL", "step: mlp:784-512-512-10, cnn or resnet18."},
                     {"input", "C,H,W", "step: extents of an image for cnn and resnet18. Default: 1,28,28."},
                     {"classes", "N", "step: classes for cnn and resnet18. Default: 10."},

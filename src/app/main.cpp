@@ -12,6 +12,7 @@
 #include "app/signals.hpp"
 #include "app/text.hpp"
 #include "trireme/base/error.hpp"
+#include "trireme/base/float_mode.hpp"
 
 namespace trireme::app {
 namespace {
@@ -81,6 +82,7 @@ int run_command(Session& session, const Command& command, const CommandLine& lin
 
 int start(int argc, char** argv) {
     ignore_broken_pipes();
+    flush_denormals_to_zero();  // before any other thread starts
     CommandLine line;
     std::optional<Error> wrong;  // said once MPI tells which rank is to speak
     try {

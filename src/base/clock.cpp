@@ -9,7 +9,8 @@
 namespace trireme {
 
 double seconds_since_process_start() {
-    // Field 22 of /proc/self/stat: ticks from boot to the start of this process. The name in field 2 may hold blanks.
+    // Field 22 of /proc/self/stat: ticks from boot to the start of this process. The name in field 2 may hold
+    // blanks.
     std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
     std::string line;
     double up = 0;

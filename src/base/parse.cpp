@@ -36,8 +36,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::optional<std::int64_t> parse_int(std::string_view text) { return from_whole<std::int64_t>(text); }
-std::optional<double> parse_real(std::string_view text) { return from_whole<double>(text); }
+std::optional<std::int64_t> parse_int(std::string_view text) {
+    return from_whole<std::int64_t>(text);
+}
+std::optional<double> parse_real(std::string_view text) {
+    return from_whole<double>(text);
+}
 
 std::optional<bool> parse_bool(std::string_view text) {
     text = trim(text);
@@ -46,7 +50,9 @@ std::optional<bool> parse_bool(std::string_view text) {
     return std::nullopt;
 }
 
-std::string to_text(double value) { return fmt::format("{}", value); }
+std::string to_text(double value) {
+    return fmt::format("{}", value);
+}
 
 std::string_view trim(std::string_view text) {
     constexpr std::string_view blanks = " \t\r\n";

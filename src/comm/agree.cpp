@@ -71,7 +71,8 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
 
     std::vector<std::string> texts;
     for (const Range part : parts)
-        texts.push_back(all.substr(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.size())));
+        texts.push_back(
+            all.substr(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.size())));
     return texts;
 }
 

@@ -16,19 +16,30 @@ constexpr std::int64_t piece = std::int64_t{1} << 30;
 
 MPI_Datatype mpi_type(DType type) {
     switch (type) {
-        case DType::f32: return MPI_FLOAT;
-        case DType::f64: return MPI_DOUBLE;
-        case DType::i8: return MPI_INT8_T;
-        case DType::u8: return MPI_UINT8_T;
-        case DType::i16: return MPI_INT16_T;
-        case DType::u16: return MPI_UINT16_T;
-        case DType::i32: return MPI_INT32_T;
-        case DType::u32: return MPI_UINT32_T;
-        case DType::i64: return MPI_INT64_T;
-        case DType::u64: return MPI_UINT64_T;
+        case DType::f32:
+            return MPI_FLOAT;
+        case DType::f64:
+            return MPI_DOUBLE;
+        case DType::i8:
+            return MPI_INT8_T;
+        case DType::u8:
+            return MPI_UINT8_T;
+        case DType::i16:
+            return MPI_INT16_T;
+        case DType::u16:
+            return MPI_UINT16_T;
+        case DType::i32:
+            return MPI_INT32_T;
+        case DType::u32:
+            return MPI_UINT32_T;
+        case DType::i64:
+            return MPI_INT64_T;
+        case DType::u64:
+            return MPI_UINT64_T;
         // MPI has no 16-bit reals. As bit patterns they may be moved, never added.
         case DType::f16:
-        case DType::bf16: return MPI_UINT16_T;
+        case DType::bf16:
+            return MPI_UINT16_T;
     }
     return MPI_DATATYPE_NULL;
 }
@@ -37,9 +48,12 @@ MPI_Op mpi_op(Reduce op, DType type) {
     if (type == DType::f16 || type == DType::bf16)
         throw failure("MPI cannot reduce " + std::string(name_of(type)) + "; reduce in float32");
     switch (op) {
-        case Reduce::sum: return MPI_SUM;
-        case Reduce::max: return MPI_MAX;
-        case Reduce::min: return MPI_MIN;
+        case Reduce::sum:
+            return MPI_SUM;
+        case Reduce::max:
+            return MPI_MAX;
+        case Reduce::min:
+            return MPI_MIN;
     }
     return MPI_OP_NULL;
 }
@@ -50,7 +64,8 @@ void* element(View view, std::int64_t index) {
 
 int as_count(std::int64_t elements) {
     if (elements > std::numeric_limits<int>::max())
-        throw failure("a message of " + std::to_string(elements) + " elements is beyond what MPI takes at once");
+        throw failure("a message of " + std::to_string(elements) +
+                      " elements is beyond what MPI takes at once");
     return static_cast<int>(elements);
 }
 
@@ -82,16 +97,16 @@ void MpiCommunicator::check(int code, const char* operation, std::size_t bytes) 
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     MPI_Error_string(code, text, &length);
-    throw failure(std::string("MPI ") + operation + " of " + bytes_text(static_cast<double>(bytes)) + " among " +
-                  std::to_string(size_) + " ranks failed: " + text);
+    throw failure(std::string("MPI ") + operation + " of " + bytes_text(static_cast<double>(bytes)) +
+                  " among " + std::to_string(size_) + " ranks failed: " + text);
 }
 
 void MpiCommunicator::all_reduce(View buffer, Reduce op) {
     const std::int64_t count = buffer.count();
     for (std::int64_t at = 0; at < count && size_ > 1; at += piece) {
         const int n = static_cast<int>(std::min(piece, count - at));
-        check(MPI_Allreduce(MPI_IN_PLACE, element(buffer, at), n, mpi_type(buffer.dtype), mpi_op(op, buffer.dtype),
-                            comm_),
+        check(MPI_Allreduce(MPI_IN_PLACE, element(buffer, at), n, mpi_type(buffer.dtype),
+                            mpi_op(op, buffer.dtype), comm_),
               "all-reduce", buffer.bytes());
     }
 }
@@ -100,21 +115,22 @@ void MpiCommunicator::broadcast(View buffer, int root) {
     const std::int64_t count = buffer.count();
     for (std::int64_t at = 0; at < count && size_ > 1; at += piece) {
         const int n = static_cast<int>(std::min(piece, count - at));
-        check(MPI_Bcast(element(buffer, at), n, mpi_type(buffer.dtype), root, comm_), "broadcast", buffer.bytes());
+        check(MPI_Bcast(element(buffer, at), n, mpi_type(buffer.dtype), root, comm_), "broadcast",
+              buffer.bytes());
     }
 }
 
 void MpiCommunicator::all_gather(View mine, View all) {
     const int n = as_count(mine.count());
-    check(MPI_Allgather(mine.data, n, mpi_type(mine.dtype), all.data, n, mpi_type(all.dtype), comm_), "all-gather",
-          all.bytes());
+    check(MPI_Allgather(mine.data, n, mpi_type(mine.dtype), all.data, n, mpi_type(all.dtype), comm_),
+          "all-gather", all.bytes());
 }
 
 void MpiCommunicator::all_gather(View buffer, std::span<const Range> parts) {
     if (size_ == 1) return;
     to_counts(parts, counts_[0], offsets_[0]);
-    check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer.data, counts_[0].data(), offsets_[0].data(),
-                         mpi_type(buffer.dtype), comm_),
+    check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer.data, counts_[0].data(),
+                         offsets_[0].data(), mpi_type(buffer.dtype), comm_),
           "all-gather", buffer.bytes());
 }
 
@@ -127,7 +143,9 @@ void MpiCommunicator::all_to_all(View send, std::span<const Range> send_parts, V
           "all-to-all", send.bytes());
 }
 
-void MpiCommunicator::barrier() { check(MPI_Barrier(comm_), "barrier", 0); }
+void MpiCommunicator::barrier() {
+    check(MPI_Barrier(comm_), "barrier", 0);
+}
 
 void MpiCommunicator::send(View buffer, int to, int tag) {
     check(MPI_Send(buffer.data, as_count(buffer.count()), mpi_type(buffer.dtype), to, tag, comm_), "send",
@@ -148,7 +166,8 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
 
 std::unique_ptr<MpiCommunicator> split_by_node(const MpiCommunicator& world) {
     MPI_Comm node = MPI_COMM_NULL;
-    if (MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &node) != MPI_SUCCESS)
+    if (MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &node) !=
+        MPI_SUCCESS)
         throw failure("MPI cannot tell which ranks share a node");
     return std::make_unique<MpiCommunicator>(node, true);
 }

@@ -39,7 +39,8 @@ std::int64_t env_int(const char* name) {
 
 }  // namespace
 
-Session::Session(int& argc, char**& argv) : host_(host_name()), uncaught_at_start_(std::uncaught_exceptions()) {
+Session::Session(int& argc, char**& argv)
+    : host_(host_name()), uncaught_at_start_(std::uncaught_exceptions()) {
     // A host program (a test runner) may have started MPI already; then it also ends it.
     int running = 0, provided = MPI_THREAD_SINGLE;
     MPI_Initialized(&running);
@@ -104,11 +105,11 @@ void check_launch(const Session& session) {
     }
     const std::int64_t tasks = env_int("SLURM_NTASKS");
     if (tasks > 1)
-        throw usage_error("SLURM_NTASKS=" + std::to_string(tasks) +
-                          " promises more than one rank, but this process is alone in its MPI world (" +
-                          mpi_version() +
-                          "): start it with `srun --mpi=pmix` (Open MPI), `srun --mpi=pmi2` (MPICH) or `mpirun`; for "
-                          "one rank on purpose set SLURM_NTASKS=1");
+        throw usage_error(
+            "SLURM_NTASKS=" + std::to_string(tasks) +
+            " promises more than one rank, but this process is alone in its MPI world (" + mpi_version() +
+            "): start it with `srun --mpi=pmix` (Open MPI), `srun --mpi=pmi2` (MPICH) or `mpirun`; for "
+            "one rank on purpose set SLURM_NTASKS=1");
 }
 
 }  // namespace trireme

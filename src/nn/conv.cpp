@@ -1,5 +1,5 @@
-// y = act(x ⋆ K + b), cross-correlation over windows of the image. With dz = dy · act'(y), dK, db and dx are the
-// sums over the same windows with the roles exchanged.
+// y = act(x ⋆ K + b), cross-correlation over windows of the image. With dz = dy · act'(y), dK, db and dx are
+// the sums over the same windows with the roles exchanged.
 #include "nn/layers.hpp"
 #include "nn/window.hpp"
 
@@ -17,15 +17,17 @@ public:
         window_.out = spec_.required_integer("out");
         window_.groups = spec_.integer("groups", 1);
         if (window_.c % window_.groups != 0 || window_.out % window_.groups != 0)
-            spec_.refuse("groups=" + std::to_string(window_.groups) + " must divide the " + std::to_string(window_.c) +
-                         " input and the " + std::to_string(window_.out) + " output channels");
+            spec_.refuse("groups=" + std::to_string(window_.groups) + " must divide the " +
+                         std::to_string(window_.c) + " input and the " + std::to_string(window_.out) +
+                         " output channels");
         plan.workspace.next_tick();
         const std::int64_t area = window_.kernel_h * window_.kernel_w;
         const std::int64_t inner = window_.c / window_.groups;
-        weight_ = plan.table.add({.name = spec_.name() + ".weight",
-                                  .shape = {window_.out, inner, window_.kernel_h, window_.kernel_w},
-                                  .decay = true,
-                                  .init = init_from(plan.init, inner * area, window_.out / window_.groups * area)});
+        weight_ =
+            plan.table.add({.name = spec_.name() + ".weight",
+                            .shape = {window_.out, inner, window_.kernel_h, window_.kernel_w},
+                            .decay = true,
+                            .init = init_from(plan.init, inner * area, window_.out / window_.groups * area)});
         if (spec_.flag("bias", true))
             bias_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {window_.out}});
         return {window_.out, window_.out_h(), window_.out_w()};
@@ -80,6 +82,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Layer> make_conv(const LayerSpec& spec) { return std::make_unique<Conv>(spec); }
+std::unique_ptr<Layer> make_conv(const LayerSpec& spec) {
+    return std::make_unique<Conv>(spec);
+}
 
 }  // namespace trireme

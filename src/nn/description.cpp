@@ -64,7 +64,9 @@ void LayerSpec::allow(const std::vector<std::string>& known) const {
     }
 }
 
-void LayerSpec::refuse(const std::string& why) const { throw usage_error("layer = " + line_ + ": " + why); }
+void LayerSpec::refuse(const std::string& why) const {
+    throw usage_error("layer = " + line_ + ": " + why);
+}
 
 Init init_from(const std::string& text, std::int64_t fan_in, std::int64_t fan_out) {
     std::vector<std::string> words = split(text, ' ');
@@ -77,7 +79,8 @@ Init init_from(const std::string& text, std::int64_t fan_in, std::int64_t fan_ou
     const auto option = [&](const std::string& key, std::optional<double> fallback) {
         std::optional<double> value = fallback;
         if (words.size() == 2)
-            value = words[1].starts_with(key + "=") ? parse_real(words[1].substr(key.size() + 1)) : std::nullopt;
+            value =
+                words[1].starts_with(key + "=") ? parse_real(words[1].substr(key.size() + 1)) : std::nullopt;
         if (!value) throw refuse();
         return static_cast<float>(*value);
     };

@@ -8,8 +8,9 @@ namespace {
 class ActivationLayer final : public Layer {
 public:
     ActivationLayer(const LayerSpec& spec, Activation kind) : kind_(kind) {
-        spec.allow(kind == Activation::gelu || kind == Activation::gelu_tanh ? std::vector<std::string>{"form"}
-                                                                             : std::vector<std::string>{});
+        spec.allow(kind == Activation::gelu || kind == Activation::gelu_tanh
+                       ? std::vector<std::string>{"form"}
+                       : std::vector<std::string>{});
     }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
@@ -17,7 +18,9 @@ public:
         elements_ = in.count();
         return in;
     }
-    void forward(LaneContext& lane, View x, View y) const override { lane.ops->activation_forward(kind_, x, y); }
+    void forward(LaneContext& lane, View x, View y) const override {
+        lane.ops->activation_forward(kind_, x, y);
+    }
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         if (dx) lane.ops->activation_backward(kind_, x, y, dy, dx);
     }
@@ -31,9 +34,9 @@ private:
     std::int64_t elements_ = 0;
 };
 
-/// y_i = x_i/(1-p) with probability 1-p, else 0 (Srivastava et al. 2014). The mask is a function of seed, layer, step,
-/// the sample's position in the global batch and the element's index, so backward draws it again instead of keeping
-/// it, and no rank changes it.
+/// y_i = x_i/(1-p) with probability 1-p, else 0 (Srivastava et al. 2014). The mask is a function of seed,
+/// layer, step, the sample's position in the global batch and the element's index, so backward draws it again
+/// instead of keeping it, and no rank changes it.
 class Dropout final : public Layer {
 public:
     explicit Dropout(const LayerSpec& spec) : p_(static_cast<float>(spec.real("p", 0.5))) {
@@ -88,7 +91,9 @@ Activation activation_from(const LayerSpec& spec) {
 std::unique_ptr<Layer> make_activation(const LayerSpec& spec) {
     return std::make_unique<ActivationLayer>(spec, activation_from(spec));
 }
-std::unique_ptr<Layer> make_dropout(const LayerSpec& spec) { return std::make_unique<Dropout>(spec); }
+std::unique_ptr<Layer> make_dropout(const LayerSpec& spec) {
+    return std::make_unique<Dropout>(spec);
+}
 
 Activation activation_of(const Layer& layer) {
     const auto* activation = dynamic_cast<const ActivationLayer*>(&layer);

@@ -20,14 +20,15 @@ public:
                                   .shape = {out_, in_},
                                   .decay = true,
                                   .init = init_from(plan.init, in_, out_)});
-        if (spec_.flag("bias", true)) bias_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {out_}});
+        if (spec_.flag("bias", true))
+            bias_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {out_}});
         return {out_};
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->matmul({.a = x,                          // [N, in]
-                          .b = lane.weight(weight_),       // [out, in]
-                          .c = y,                          // [N, out]
+        lane.ops->matmul({.a = x,                     // [N, in]
+                          .b = lane.weight(weight_),  // [out, in]
+                          .c = y,                     // [N, out]
                           .transpose_b = true,
                           .bias = bias_ < 0 ? View{} : lane.weight(bias_),
                           .activation = activation_});
@@ -36,9 +37,9 @@ public:
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         if (activation_ != Activation::none) lane.ops->activation_backward(activation_, {}, y, dy, dy);
         if (bias_ >= 0) lane.ops->sum_rows(dy, lane.gradient(bias_), lane.accumulate);
-        lane.ops->matmul({.a = dy,                         // [N, out]
-                          .b = x,                          // [N, in]
-                          .c = lane.gradient(weight_),     // [out, in]
+        lane.ops->matmul({.a = dy,                      // [N, out]
+                          .b = x,                       // [N, in]
+                          .c = lane.gradient(weight_),  // [out, in]
                           .transpose_a = true,
                           .accumulate = lane.accumulate});
         if (dx) lane.ops->matmul({.a = dy, .b = lane.weight(weight_), .c = dx});
@@ -49,7 +50,8 @@ public:
         work.gemms.push_back({samples, out_, in_, false, true});
         work.gemms.push_back({out_, in_, samples, true, false});
         if (!first) work.gemms.push_back({samples, in_, out_, false, false});
-        // Bias and activation pass over y once forward (read, write); backward reads y and dy, writes dz, and sums.
+        // Bias and activation pass over y once forward (read, write); backward reads y and dy, writes dz, and
+        // sums.
         if (bias_ >= 0 || activation_ != Activation::none) work.bytes += moved(out_, samples, 2);
         if (activation_ != Activation::none) work.bytes += moved(out_, samples, 3);
         if (bias_ >= 0) work.bytes += moved(out_, samples, 1);
@@ -71,6 +73,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Layer> make_linear(const LayerSpec& spec) { return std::make_unique<Linear>(spec); }
+std::unique_ptr<Layer> make_linear(const LayerSpec& spec) {
+    return std::make_unique<Linear>(spec);
+}
 
 }  // namespace trireme

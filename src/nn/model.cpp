@@ -14,7 +14,8 @@ std::vector<LayerSpec> specs_from(const std::vector<std::string>& lines) {
     return specs;
 }
 
-/// He et al. 2015: normal with variance 2/fan_in. Glorot and Bengio 2010: uniform within √(6/(fan_in+fan_out)).
+/// He et al. 2015: normal with variance 2/fan_in. Glorot and Bengio 2010: uniform within
+/// √(6/(fan_in+fan_out)).
 void fill_initial(Ops& ops, const Parameter& parameter, int number, std::uint64_t seed, View weight) {
     const RandomStream stream(seed, Purpose::init, static_cast<std::uint64_t>(number));
     const std::int64_t first = parameter.part.begin;
@@ -28,8 +29,12 @@ void fill_initial(Ops& ops, const Parameter& parameter, int number, std::uint64_
             ops.fill_uniform(stream, first, -bound, bound, weight);
             break;
         }
-        case InitKind::normal: ops.fill_normal(stream, first, 0, init.value, weight); break;
-        case InitKind::constant: ops.fill(weight, init.value); break;
+        case InitKind::normal:
+            ops.fill_normal(stream, first, 0, init.value, weight);
+            break;
+        case InitKind::constant:
+            ops.fill(weight, init.value);
+            break;
     }
 }
 
@@ -42,8 +47,8 @@ LossKind loss_from(const std::string& name) {
     throw usage_error("model.loss=" + name + ": expected cross_entropy, mse or bce");
 }
 
-Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample, std::int64_t outputs,
-             std::int64_t max_samples)
+Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
+             std::int64_t outputs, std::int64_t max_samples)
     : loss_(loss), input_(sample) {
     const std::vector<LayerSpec> specs = specs_from(description.layers);
     std::size_t next = 0;
@@ -54,9 +59,9 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
     output_ = layers_->plan(plan, input_, true);
     if (output_.rank() != 1 || output_[0] != outputs)
         throw usage_error("the model's output has the shape " + output_.text() + ", but " +
-                          (loss_.kind == LossKind::cross_entropy ? "the data have " + std::to_string(outputs) + " classes"
-                                                                 : "the targets have " + std::to_string(outputs) +
-                                                                       " values each"));
+                          (loss_.kind == LossKind::cross_entropy
+                               ? "the data have " + std::to_string(outputs) + " classes"
+                               : "the targets have " + std::to_string(outputs) + " values each"));
     const int loss_tick = workspace_.next_tick();
     output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(0), backward_at(0));
     d_output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(loss_tick), backward_at(0));

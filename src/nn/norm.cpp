@@ -1,5 +1,5 @@
-// BatchNorm (Ioffe and Szegedy 2015): per channel over all samples and pixels of a *lane*. LayerNorm (Ba, Kiros,
-// Hinton 2016): over the features of each sample (of each pixel of an image).
+// BatchNorm (Ioffe and Szegedy 2015): per channel over all samples and pixels of a *lane*. LayerNorm (Ba,
+// Kiros, Hinton 2016): over the features of each sample (of each pixel of an image).
 //   y = γ (x - μ)/√(σ² + ε) + β
 //   dβ = Σ dy,  dγ = Σ dy·x̂,  dx = γ/σ (dy - mean(dy) - x̂·mean(dy·x̂))
 #include "nn/layers.hpp"
@@ -8,7 +8,9 @@ namespace trireme {
 namespace {
 
 /// [N, C] or channels-last images, as [rows, C].
-View as_rows(View x, std::int64_t channels) { return {x.data, x.dtype, {x.count() / channels, channels}}; }
+View as_rows(View x, std::int64_t channels) {
+    return {x.data, x.dtype, {x.count() / channels, channels}};
+}
 
 class BatchNormLayer final : public Layer {
 public:
@@ -26,8 +28,10 @@ public:
         const Shape shape{channels_};
         gamma_ = plan.table.add({.name = spec_.name() + ".weight", .shape = shape, .init = {.value = 1}});
         beta_ = plan.table.add({.name = spec_.name() + ".bias", .shape = shape});
-        running_mean_ = plan.table.add(
-            {.name = spec_.name() + ".running_mean", .shape = shape, .role = Role::statistic, .average = momentum});
+        running_mean_ = plan.table.add({.name = spec_.name() + ".running_mean",
+                                        .shape = shape,
+                                        .role = Role::statistic,
+                                        .average = momentum});
         running_var_ = plan.table.add({.name = spec_.name() + ".running_var",
                                        .shape = shape,
                                        .role = Role::statistic,
@@ -45,18 +49,18 @@ public:
             lane.ops->batchnorm_apply(args, lane.weight(running_mean_), lane.weight(running_var_));
             return;
         }
-        // The lane's share of the batch statistics goes where the gradients go, is reduced with them, and the update
-        // moves the running statistics towards the sum: so they are the same on all ranks.
-        const auto share = static_cast<float>(static_cast<double>(lane.samples) /
-                                              static_cast<double>(lane.batch_samples));
+        // The lane's share of the batch statistics goes where the gradients go, is reduced with them, and the
+        // update moves the running statistics towards the sum: so they are the same on all ranks.
+        const auto share =
+            static_cast<float>(static_cast<double>(lane.samples) / static_cast<double>(lane.batch_samples));
         lane.ops->batchnorm_forward(args, lane.gradient(running_mean_), lane.gradient(running_var_), share,
                                     lane.accumulate);
     }
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         lane.ops->batchnorm_backward(arguments(lane, x, y), as_rows(dy, channels_),
-                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_), lane.gradient(gamma_),
-                                     lane.gradient(beta_), lane.accumulate);
+                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_),
+                                     lane.gradient(gamma_), lane.gradient(beta_), lane.accumulate);
         lane.gradients_done(gamma_);
     }
 
@@ -103,7 +107,8 @@ public:
         rows_ = in.count() / channels_;
         eps_ = static_cast<float>(spec_.real("eps", 1e-5));
         if (!(eps_ > 0)) spec_.refuse("expected eps > 0");
-        gamma_ = plan.table.add({.name = spec_.name() + ".weight", .shape = {channels_}, .init = {.value = 1}});
+        gamma_ =
+            plan.table.add({.name = spec_.name() + ".weight", .shape = {channels_}, .init = {.value = 1}});
         beta_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {channels_}});
         const int tick = plan.workspace.next_tick();
         mean_ = plan.workspace.add(rows_, 0, DType::f32, forward_at(tick), backward_at(tick));
@@ -117,13 +122,14 @@ public:
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         lane.ops->layernorm_backward(arguments(lane, x, y), as_rows(dy, channels_),
-                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_), lane.gradient(gamma_),
-                                     lane.gradient(beta_), lane.accumulate);
+                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_),
+                                     lane.gradient(gamma_), lane.gradient(beta_), lane.accumulate);
         lane.gradients_done(gamma_);
     }
 
     void add_work(Work& work, std::int64_t samples, bool) const override {
-        work.bytes += moved(rows_ * channels_, samples, 2 + 3);  // rows stay in cache between their two passes
+        work.bytes +=
+            moved(rows_ * channels_, samples, 2 + 3);  // rows stay in cache between their two passes
     }
 
 private:
@@ -141,13 +147,17 @@ private:
     LayerSpec spec_;
     std::int64_t channels_ = 0, rows_ = 0;  // rows per sample
     float eps_ = 0;
-    ParameterId gamma_ = -1, beta_ = -1;    // [C]
-    TensorId mean_ = -1, inv_std_ = -1;     // [N·rows]
+    ParameterId gamma_ = -1, beta_ = -1;  // [C]
+    TensorId mean_ = -1, inv_std_ = -1;   // [N·rows]
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make_batchnorm(const LayerSpec& spec) { return std::make_unique<BatchNormLayer>(spec); }
-std::unique_ptr<Layer> make_layernorm(const LayerSpec& spec) { return std::make_unique<LayerNormLayer>(spec); }
+std::unique_ptr<Layer> make_batchnorm(const LayerSpec& spec) {
+    return std::make_unique<BatchNormLayer>(spec);
+}
+std::unique_ptr<Layer> make_layernorm(const LayerSpec& spec) {
+    return std::make_unique<LayerNormLayer>(spec);
+}
 
 }  // namespace trireme

@@ -7,7 +7,8 @@
 
 namespace trireme {
 
-TensorId WorkspacePlan::add(std::int64_t per_sample, std::int64_t fixed, DType dtype, Moment from, Moment to) {
+TensorId WorkspacePlan::add(std::int64_t per_sample, std::int64_t fixed, DType dtype, Moment from,
+                            Moment to) {
     tensors_.push_back({per_sample, fixed, dtype, from, to});
     return static_cast<TensorId>(tensors_.size()) - 1;
 }
@@ -36,14 +37,16 @@ void WorkspacePlan::lay_out(std::int64_t max_samples) {
         std::int64_t offset = 0;
         for (const Placed& other : placed) {
             const bool together = from <= other.to && other.from <= to;
-            if (together && offset + size > other.bytes.begin && offset < other.bytes.end) offset = other.bytes.end;
+            if (together && offset + size > other.bytes.begin && offset < other.bytes.end)
+                offset = other.bytes.end;
         }
         tensor.offset = static_cast<std::size_t>(offset);
         total = std::max(total, offset + size);
         const Placed entry{{offset, offset + size}, from, to};
-        placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                       [](const Placed& a, const Placed& b) { return a.bytes.begin < b.bytes.begin; }),
-                      entry);
+        placed.insert(
+            std::upper_bound(placed.begin(), placed.end(), entry,
+                             [](const Placed& a, const Placed& b) { return a.bytes.begin < b.bytes.begin; }),
+            entry);
     }
     bytes_ = static_cast<std::size_t>(total);
 }

@@ -11,11 +11,14 @@ using Lines = std::vector<std::string>;
 
 void need_image(const std::string& arch, const Shape& sample, std::int64_t least) {
     if (sample.rank() != 3 || sample[1] < least || sample[2] < least)
-        throw usage_error("model.arch=" + arch + " needs samples of shape channels x height x width of at least " +
+        throw usage_error("model.arch=" + arch +
+                          " needs samples of shape channels x height x width of at least " +
                           std::to_string(least) + " pixels, but the data have " + sample.text());
 }
 
-std::string number(std::int64_t value) { return std::to_string(value); }
+std::string number(std::int64_t value) {
+    return std::to_string(value);
+}
 
 /// Hidden layers fc1, fc2, ... and the output layer.
 Lines mlp(const Shape& sample, const PresetOptions& options) {
@@ -39,7 +42,8 @@ Lines cnn(const Shape& sample, const PresetOptions& options) {
     const std::int64_t channels = options.channels > 0 ? options.channels : 32;
     Lines lines;
     for (int stage = 1; stage <= 2; ++stage) {
-        lines.push_back("conv out=" + number(channels * stage) + " kernel=3 padding=1 name=conv" + number(stage));
+        lines.push_back("conv out=" + number(channels * stage) + " kernel=3 padding=1 name=conv" +
+                        number(stage));
         if (options.batchnorm) lines.push_back("batchnorm name=norm" + number(stage));
         lines.push_back(options.activation);
         lines.push_back("maxpool kernel=2");
@@ -52,15 +56,16 @@ Lines cnn(const Shape& sample, const PresetOptions& options) {
     return lines;
 }
 
-/// He, Zhang, Ren, Sun: "Deep residual learning for image recognition" (CVPR 2016), table 1, 18 layers. Images
-/// below 64 pixels get the 3x3 stem without pooling that is usual for CIFAR.
+/// He, Zhang, Ren, Sun: "Deep residual learning for image recognition" (CVPR 2016), table 1, 18 layers.
+/// Images below 64 pixels get the 3x3 stem without pooling that is usual for CIFAR.
 Lines resnet18(const Shape& sample, const PresetOptions& options) {
     need_image("resnet18", sample, 8);
     const std::int64_t first = options.channels > 0 ? options.channels : 64;
     const bool small = sample[1] < 64 || sample[2] < 64;
     Lines lines;
     lines.push_back("conv out=" + number(first) +
-                    (small ? " kernel=3 padding=1" : " kernel=7 stride=2 padding=3") + " bias=false name=stem.conv");
+                    (small ? " kernel=3 padding=1" : " kernel=7 stride=2 padding=3") +
+                    " bias=false name=stem.conv");
     lines.push_back("batchnorm name=stem.norm");
     lines.push_back("relu");
     if (!small) lines.push_back("maxpool kernel=3 stride=2 padding=1");
@@ -71,11 +76,12 @@ Lines resnet18(const Shape& sample, const PresetOptions& options) {
             const bool shrink = stage > 0 && block == 0;
             const std::string stride = shrink ? " stride=2" : "";
             lines.push_back("residual");
-            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1" + stride + " bias=false name=" +
-                            name + ".conv1");
+            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1" + stride +
+                            " bias=false name=" + name + ".conv1");
             lines.push_back("batchnorm name=" + name + ".norm1");
             lines.push_back("relu");
-            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1 bias=false name=" + name + ".conv2");
+            lines.push_back("conv out=" + number(width) + " kernel=3 padding=1 bias=false name=" + name +
+                            ".conv2");
             lines.push_back("batchnorm name=" + name + ".norm2");
             if (shrink) {
                 lines.push_back("shortcut");
@@ -95,7 +101,8 @@ Lines resnet18(const Shape& sample, const PresetOptions& options) {
 
 }  // namespace
 
-std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample, const PresetOptions& options) {
+std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample,
+                                       const PresetOptions& options) {
     if (arch == "mlp") return mlp(sample, options);
     if (arch == "cnn") return cnn(sample, options);
     if (arch == "resnet18") return resnet18(sample, options);

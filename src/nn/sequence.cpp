@@ -1,5 +1,5 @@
-// Layers one after another, and residual blocks (y = act(main(x) + shortcut(x)), the shortcut being x itself or
-// layers of its own).
+// Layers one after another, and residual blocks (y = act(main(x) + shortcut(x)), the shortcut being x itself
+// or layers of its own).
 #include <utility>
 
 #include "nn/layers.hpp"
@@ -14,7 +14,9 @@ public:
     void append(std::unique_ptr<Layer> layer) {
         // An activation that the layer before can apply on the way needs no pass, and no tensor, of its own.
         const Activation activation = activation_of(*layer);
-        if (activation != Activation::none && !children_.empty() && children_.back().layer->absorb(activation)) return;
+        if (activation != Activation::none && !children_.empty() &&
+            children_.back().layer->absorb(activation))
+            return;
         children_.push_back({std::move(layer)});
     }
     bool empty() const { return children_.empty(); }
@@ -29,8 +31,8 @@ public:
             children_[i].out = shape;
             end_tick.push_back(plan.workspace.ticks());
         }
-        // Between child i and i+1: the activation lives from i's forward to i's backward (which may look at its
-        // output); its gradient from (i+1)'s backward to i's.
+        // Between child i and i+1: the activation lives from i's forward to i's backward (which may look at
+        // its output); its gradient from (i+1)'s backward to i's.
         for (std::size_t i = 0; i + 1 < children_.size(); ++i) {
             const std::int64_t elements = children_[i].out.count();
             children_[i].y = plan.workspace.add(elements, 0, DType::f32, forward_at(begin_tick[i]),
@@ -127,7 +129,8 @@ public:
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         if (activation_ != Activation::none) lane.ops->activation_backward(activation_, {}, y, dy, dy);
-        // Each branch may overwrite its gradient, so the shortcut gets its own; dx is the sum of both branches'.
+        // Each branch may overwrite its gradient, so the shortcut gets its own; dx is the sum of both
+        // branches'.
         if (shortcut_) {
             const View shortcut_dy = tensor(lane, shortcut_dy_, out_);
             lane.ops->copy(dy, shortcut_dy);
@@ -144,7 +147,8 @@ public:
         main_->add_work(work, samples, first);
         if (shortcut_) shortcut_->add_work(work, samples, first);
         const int masked = activation_ == Activation::none ? 0 : 3;
-        work.bytes += moved(out_.count(), samples, 3 + 2 + masked) + (first ? 0 : moved(in_.count(), samples, 3));
+        work.bytes +=
+            moved(out_.count(), samples, 3 + 2 + masked) + (first ? 0 : moved(in_.count(), samples, 3));
     }
 
     bool absorb(Activation activation) override {
@@ -181,7 +185,8 @@ const std::vector<std::pair<std::string, Factory>>& factories() {
     return table;
 }
 
-std::unique_ptr<Layer> make_residual(const LayerSpec& spec, const std::vector<LayerSpec>& lines, std::size_t& next) {
+std::unique_ptr<Layer> make_residual(const LayerSpec& spec, const std::vector<LayerSpec>& lines,
+                                     std::size_t& next) {
     std::unique_ptr<Layer> main = make_sequence(lines, next), shortcut;
     if (next < lines.size() && lines[next].kind() == "shortcut") shortcut = make_sequence(lines, ++next);
     if (next == lines.size() || lines[next].kind() != "end") spec.refuse("`layer = end` is missing");
@@ -198,7 +203,8 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec) {
         known.push_back(kind);
     }
     const std::string near = nearest(spec.kind(), known);
-    spec.refuse("unknown layer `" + spec.kind() + "`" + (near.empty() ? "" : "; did you mean `" + near + "`?"));
+    spec.refuse("unknown layer `" + spec.kind() + "`" +
+                (near.empty() ? "" : "; did you mean `" + near + "`?"));
 }
 
 std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next) {

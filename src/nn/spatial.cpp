@@ -7,7 +7,8 @@ namespace {
 
 class PoolLayer final : public Layer {
 public:
-    explicit PoolLayer(const LayerSpec& spec) : spec_(spec), kind_(spec.kind() == "maxpool" ? Pool::max : Pool::average) {
+    explicit PoolLayer(const LayerSpec& spec)
+        : spec_(spec), kind_(spec.kind() == "maxpool" ? Pool::max : Pool::average) {
         spec.allow({"kernel", "stride", "padding"});
     }
 
@@ -82,8 +83,8 @@ private:
     Window window_;
 };
 
-/// Any sample to one dimension. Images turn from channels-last memory to C, H, W order: the order that weights of a
-/// following linear layer have in other programs.
+/// Any sample to one dimension. Images turn from channels-last memory to C, H, W order: the order that
+/// weights of a following linear layer have in other programs.
 class Flatten final : public Layer {
 public:
     explicit Flatten(const LayerSpec& spec) { spec.allow({}); }
@@ -117,10 +118,14 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Layer> make_pool(const LayerSpec& spec) { return std::make_unique<PoolLayer>(spec); }
+std::unique_ptr<Layer> make_pool(const LayerSpec& spec) {
+    return std::make_unique<PoolLayer>(spec);
+}
 std::unique_ptr<Layer> make_global_average_pool(const LayerSpec& spec) {
     return std::make_unique<GlobalAveragePool>(spec);
 }
-std::unique_ptr<Layer> make_flatten(const LayerSpec& spec) { return std::make_unique<Flatten>(spec); }
+std::unique_ptr<Layer> make_flatten(const LayerSpec& spec) {
+    return std::make_unique<Flatten>(spec);
+}
 
 }  // namespace trireme

@@ -26,12 +26,13 @@ Pair pair_from(const LayerSpec& spec, const std::string& key, Pair fallback, std
 }  // namespace
 
 Window window_from(const LayerSpec& spec, const Shape& in, std::int64_t default_stride) {
-    if (in.rank() != 3) spec.refuse("needs samples of shape channels x height x width, but gets " + in.text());
+    if (in.rank() != 3)
+        spec.refuse("needs samples of shape channels x height x width, but gets " + in.text());
     if (!spec.has("kernel")) spec.refuse("`kernel=` is missing");
     Window window{.c = in[0], .h = in[1], .w = in[2], .out = in[0]};
     std::tie(window.kernel_h, window.kernel_w) = pair_from(spec, "kernel", {1, 1}, 1);
-    const Pair stride = default_stride > 0 ? Pair{default_stride, default_stride}
-                                           : Pair{window.kernel_h, window.kernel_w};
+    const Pair stride =
+        default_stride > 0 ? Pair{default_stride, default_stride} : Pair{window.kernel_h, window.kernel_w};
     std::tie(window.stride_h, window.stride_w) = pair_from(spec, "stride", stride, 1);
     std::tie(window.padding_h, window.padding_w) = pair_from(spec, "padding", {0, 0}, 0);
     std::tie(window.dilation_h, window.dilation_w) = pair_from(spec, "dilation", {1, 1}, 1);

@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-/// @throws Error (bad_usage) quoting the line when the samples are no images or the window does not fit into them.
+/// @throws Error (bad_usage) quoting the line when the samples are no images or the window does not fit into
+/// them.
 Window window_from(const LayerSpec& spec, const Shape& in, std::int64_t default_stride = 1);
 
 }  // namespace trireme

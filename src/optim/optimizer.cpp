@@ -6,7 +6,8 @@
 namespace trireme {
 namespace {
 
-/// Adam (Kingma and Ba 2015) with L2 regularisation, or AdamW (Loshchilov and Hutter 2019) with decoupled decay.
+/// Adam (Kingma and Ba 2015) with L2 regularisation, or AdamW (Loshchilov and Hutter 2019) with decoupled
+/// decay.
 class Adam final : public Optimizer {
 public:
     Adam(const OptimizerOptions& options, bool decoupled) : options_(options), decoupled_(decoupled) {}
@@ -90,7 +91,8 @@ double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool wa
         if (run.role == Role::weight)
             optimizer_.update(ops, arena, run.place, run.decay, info, want_norm ? &norm_squared : nullptr);
         else
-            ops.running_average(arena.weights.range(run.place), arena.gradients.range(run.place), run.average);
+            ops.running_average(arena.weights.range(run.place), arena.gradients.range(run.place),
+                                run.average);
     }
     return norm_squared;
 }

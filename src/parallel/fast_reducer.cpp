@@ -1,5 +1,6 @@
-// reduction=fast: lanes add into one gradient column; buckets of it are all-reduced in place, each as soon as the
-// last lane's backward has finished it. With overlap a thread of its own does that while backward goes on.
+// reduction=fast: lanes add into one gradient column; buckets of it are all-reduced in place, each as soon as
+// the last lane's backward has finished it. With overlap a thread of its own does that while backward goes
+// on.
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -15,7 +16,8 @@ namespace {
 /// Runs all-reduces in the order they are posted, on a communicator that nobody else uses.
 class BucketThread {
 public:
-    BucketThread(Communicator& comm, const Column& gradients) : comm_(comm.duplicate()), gradients_(gradients) {
+    BucketThread(Communicator& comm, const Column& gradients)
+        : comm_(comm.duplicate()), gradients_(gradients) {
         posted_.reserve(1024);
         thread_ = std::thread([this] { run(); });
     }
@@ -85,7 +87,8 @@ public:
           arena_(arena),
           my_lanes_(options.my_lanes),
           buckets_(make_buckets(table, options.bucket_bytes)) {
-        if (options.overlap && data.size() > 1) thread_ = std::make_unique<BucketThread>(data, arena.gradients);
+        if (options.overlap && data.size() > 1)
+            thread_ = std::make_unique<BucketThread>(data, arena.gradients);
     }
 
     Range lanes_of(int worker) const override { return worker == 0 ? my_lanes_ : Range{}; }
@@ -128,8 +131,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table, Arena& arena,
-                                                   const ReducerOptions& options) {
+std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table,
+                                                   Arena& arena, const ReducerOptions& options) {
     return std::make_unique<FastReducer>(data, table, arena, options);
 }
 

@@ -5,9 +5,10 @@
 
 namespace trireme {
 
-std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table, Arena& arena,
-                                                   const ReducerOptions& options);
-std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device, const ParameterTable& table,
+std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table,
                                                    Arena& arena, const ReducerOptions& options);
+std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device,
+                                                   const ParameterTable& table, Arena& arena,
+                                                   const ReducerOptions& options);
 
 }  // namespace trireme

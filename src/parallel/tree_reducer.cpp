@@ -1,12 +1,13 @@
 // reduction=reproducible: every lane writes a gradient column of its own; columns are added along the tree of
-// lane_tree.hpp, first on the worker, then on the rank, then over the ranks. Over the ranks each rank owns a slice of
-// every bucket: it receives that slice of all nodes, adds them in tree order, and the slices are gathered.
+// lane_tree.hpp, first on the worker, then on the rank, then over the ranks. Over the ranks each rank owns a
+// slice of every bucket: it receives that slice of all nodes, adds them in tree order, and the slices are
+// gathered.
 #include <algorithm>
 #include <vector>
 
 #include "parallel/reducers.hpp"
-#include "trireme/param/partition.hpp"
 #include "trireme/parallel/lane_tree.hpp"
+#include "trireme/param/partition.hpp"
 
 namespace trireme {
 namespace {
@@ -26,12 +27,14 @@ public:
         const auto ranks = static_cast<std::size_t>(data.size());
         nodes_.resize(ranks);
         for (std::size_t q = 0; q < ranks; ++q) {
-            nodes_[q] = nodes_of(part_of({0, options.lanes}, data.size(), static_cast<std::int64_t>(q)), options.lanes);
+            nodes_[q] = nodes_of(part_of({0, options.lanes}, data.size(), static_cast<std::int64_t>(q)),
+                                 options.lanes);
             most_nodes_ = std::max(most_nodes_, nodes_[q].size());
             all_nodes_ += static_cast<std::int64_t>(nodes_[q].size());
         }
         std::int64_t largest = 0;
-        for (const Range bucket : buckets_) largest = std::max(largest, part_of(bucket, data.size(), 0).size());
+        for (const Range bucket : buckets_)
+            largest = std::max(largest, part_of(bucket, data.size(), 0).size());
         slice_ = round_up(largest, 16);
         if (data.size() > 1)
             received_ = Buffer(device, static_cast<std::size_t>(all_nodes_ * slice_) * sizeof(float));
@@ -77,7 +80,8 @@ private:
         worker.stack.reserve(64);
         const int depth = std::max(1, stack_depth(lanes_of(number), options_.lanes));
         for (int level = 0; level < depth; ++level) {
-            // The first column of the first worker is the arena's: on one rank the sum ends up there by itself.
+            // The first column of the first worker is the arena's: on one rank the sum ends up there by
+            // itself.
             if (number == 0 && level == 0) {
                 worker.columns.push_back(&arena_.gradients);
                 continue;
@@ -115,8 +119,8 @@ private:
         ++collectives_;
     }
 
-    /// Round j moves every rank's j-th node: its slice for rank q goes to q. The slot of a received slice is the
-    /// node's number in lane order.
+    /// Round j moves every rank's j-th node: its slice for rank q goes to q. The slot of a received slice is
+    /// the node's number in lane order.
     void exchange(Range bucket) {
         const auto ranks = static_cast<std::size_t>(data_.size());
         const std::int64_t mine = slices_[as_index(data_.rank())].size();
@@ -131,8 +135,8 @@ private:
                 slot += static_cast<std::int64_t>(nodes_[q].size());
             }
             const Column& from = sending ? *rank_columns_[round] : arena_.gradients;
-            data_.all_to_all(from.range(bucket), send_, view_of(received_.as<float>(), Shape{all_nodes_ * slice_}),
-                             receive_);
+            data_.all_to_all(from.range(bucket), send_,
+                             view_of(received_.as<float>(), Shape{all_nodes_ * slice_}), receive_);
             ++collectives_;
         }
     }
@@ -160,12 +164,12 @@ private:
     std::vector<Range> buckets_;
     std::vector<std::unique_ptr<Column>> columns_;
     std::vector<Worker> workers_;
-    std::vector<const Column*> rank_columns_;      ///< this rank's nodes, in lane order
-    std::vector<std::vector<LaneNode>> nodes_;     ///< of every rank
+    std::vector<const Column*> rank_columns_;   ///< this rank's nodes, in lane order
+    std::vector<std::vector<LaneNode>> nodes_;  ///< of every rank
     std::size_t most_nodes_ = 0;
     std::int64_t all_nodes_ = 0, slice_ = 0;
-    Buffer received_;                              ///< [all_nodes_, slice_]
-    std::vector<Range> slices_, send_, receive_;   ///< one per rank
+    Buffer received_;                             ///< [all_nodes_, slice_]
+    std::vector<Range> slices_, send_, receive_;  ///< one per rank
     std::vector<View> tree_;
     LaneStack rank_stack_, sum_stack_;
     std::int64_t collectives_ = 0;
@@ -173,8 +177,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device, const ParameterTable& table,
-                                                   Arena& arena, const ReducerOptions& options) {
+std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device,
+                                                   const ParameterTable& table, Arena& arena,
+                                                   const ReducerOptions& options) {
     return std::make_unique<TreeReducer>(data, device, table, arena, options);
 }
 

@@ -6,13 +6,16 @@
 
 namespace trireme {
 namespace {
-constexpr std::int64_t alignment = 16;  // elements: 64 bytes of float32, one cache line, four 16-byte accesses
+constexpr std::int64_t alignment =
+    16;  // elements: 64 bytes of float32, one cache line, four 16-byte accesses
 }
 
 ParameterId ParameterTable::add(Parameter parameter) {
     const bool taken = std::any_of(parameters_.begin(), parameters_.end(),
                                    [&](const Parameter& other) { return other.name == parameter.name; });
-    if (taken) throw usage_error("two parameters are called " + parameter.name + ": give the layers different names");
+    if (taken)
+        throw usage_error("two parameters are called " + parameter.name +
+                          ": give the layers different names");
     if (parameter.part.empty()) parameter.part = {0, parameter.shape.count()};
     parameters_.push_back(std::move(parameter));
     return count() - 1;

@@ -24,21 +24,29 @@ public:
         const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
         void* data = std::aligned_alloc(alignment, rounded);
         if (data == nullptr)
-            throw failure("out of memory: " + bytes_text(static_cast<double>(bytes)) + " could not be allocated");
-        // Large arenas and workspaces are walked from end to end: fewer, larger pages save translation misses.
+            throw failure("out of memory: " + bytes_text(static_cast<double>(bytes)) +
+                          " could not be allocated");
+        // Large arenas and workspaces are walked from end to end: fewer, larger pages save translation
+        // misses.
         if (large) madvise(data, rounded, MADV_HUGEPAGE);
         std::memset(data, 0, rounded);
         return data;
     }
     void release(void* data, std::size_t) noexcept override { std::free(data); }
-    void copy_from_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
-    void copy_to_host(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+    void copy_from_host(void* to, const void* from, std::size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
+    void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
     void synchronize() override {}
     bool host_memory() const override { return true; }
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device() { return std::make_unique<CpuDevice>(); }
+std::unique_ptr<Device> make_cpu_device() {
+    return std::make_unique<CpuDevice>();
+}
 
 }  // namespace trireme

@@ -18,7 +18,8 @@ namespace {
 
 /// A model as a checkpoint describes it, its weights, and a data set for it.
 struct SavedModel {
-    SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint, const std::string& data);
+    SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
+               const std::string& data);
 
     CheckpointMeta meta;
     DatasetLayout set;
@@ -29,13 +30,16 @@ struct SavedModel {
     std::unique_ptr<Loader> loader;
 };
 
-SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint, const std::string& data) {
+SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
+                       const std::string& data) {
     Communicator& world = runtime.mesh.world();
     meta = read_checkpoint_meta(world, checkpoint);
     set = open_dataset(world, data, config.data.x, config.data.y);
     if (set.rows() > 0) check_compatible(set, meta.sample, data);
+    if (set.rows() > 0) check_targets(config, set, meta.outputs);
     const int ranks = world.size();
-    plan = {set.rows(), config.train.batch, std::max<std::int64_t>(choose_lanes(config, ranks), ranks), false};
+    plan = {set.rows(), config.train.batch, std::max<std::int64_t>(choose_lanes(config, ranks), ranks),
+            false};
     const Range my_lanes = part_of({0, plan.lanes}, ranks, world.rank());
 
     model = std::make_unique<Model>(model_description(config, meta.sample), loss_options(config), meta.sample,
@@ -43,7 +47,8 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     arena = std::make_unique<Arena>(runtime.device, model->table(), std::vector<std::string>{});
     load_checkpoint(world, checkpoint, model->table(), *arena, false);
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers, threads.threads);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers,
+                                          threads.threads);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());

@@ -26,14 +26,16 @@ OptimizerOptions optimizer_options(const Config& config) {
 }
 
 ModelDescription model_description(const Config& config, const Shape& sample) {
-    ModelDescription description{.layers = config.model.layers, .loss = config.model.loss, .init = config.model.init};
+    ModelDescription description{
+        .layers = config.model.layers, .loss = config.model.loss, .init = config.model.init};
     if (!description.layers.empty()) return description;
     PresetOptions preset{.widths = config.model.width,
                          .channels = config.model.channels,
                          .activation = config.model.activation,
                          .dropout = config.model.dropout,
                          .batchnorm = config.model.batchnorm};
-    if (preset.widths.size() == 1) preset.widths.assign(static_cast<std::size_t>(config.model.depth), preset.widths[0]);
+    if (preset.widths.size() == 1)
+        preset.widths.assign(static_cast<std::size_t>(config.model.depth), preset.widths[0]);
     description.layers = preset_layers(config.model.arch, sample, preset);
     return description;
 }
@@ -42,7 +44,7 @@ Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch) {
     ScheduleOptions options{.name = config.schedule.name, .min_lr = config.schedule.min_lr};
     options.base_lr =
         config.optim.lr * lr_scale(config.optim.scale_lr, config.train.batch, config.optim.base_batch);
-    options.horizon = config.schedule.steps > 0  ? config.schedule.steps
+    options.horizon = config.schedule.steps > 0 ? config.schedule.steps
                       : config.train.epochs > 0 ? config.train.epochs * steps_per_epoch
                                                 : config.train.max_steps;
     options.warmup = config.schedule.warmup_steps > 0
@@ -97,7 +99,8 @@ void set_augmentation(LoaderOptions& options, const Config& config) {
         else if (pixels && *pixels >= 0)
             options.crop = static_cast<int>(*pixels);
         else if (!word.empty())
-            throw usage_error("data.augment=" + config.data.augment + ": expected none, or `crop=<pixels>` and `flip`");
+            throw usage_error("data.augment=" + config.data.augment +
+                              ": expected none, or `crop=<pixels>` and `flip`");
     }
 }
 
@@ -109,14 +112,24 @@ std::int64_t count_outputs(Communicator& comm, const Config& config, const Datas
 
 void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what) {
     if (layout.rows() == 0)
-        throw Error(Status::bad_data, what + ": there are no samples in " + layout.shards.front().path +
-                                          (layout.shards.size() > 1 ? " and the other files" : ""),
+        throw Error(Status::bad_data,
+                    what + ": there are no samples in " + layout.shards.front().path +
+                        (layout.shards.size() > 1 ? " and the other files" : ""),
                     Scope::all_ranks);
     if (!(layout.sample == sample))
         throw Error(Status::bad_data,
-                    layout.shards.front().path + ": " + layout.x_name + ": expected samples of " + sample.text() +
-                        " as the model was made for, found " + layout.sample.text(),
+                    layout.shards.front().path + ": " + layout.x_name + ": expected samples of " +
+                        sample.text() + " as the model was made for, found " + layout.sample.text(),
                     Scope::all_ranks);
+}
+
+void check_targets(const Config& config, const DatasetLayout& layout, std::int64_t outputs) {
+    if (loss_from(config.model.loss) == LossKind::cross_entropy || layout.target.count() == outputs) return;
+    throw Error(Status::bad_data,
+                layout.shards.front().path + ":" + layout.y_name + ": expected " + std::to_string(outputs) +
+                    " numbers a sample as the model was made for, found " +
+                    std::to_string(layout.target.count()),
+                Scope::all_ranks);
 }
 
 }  // namespace trireme

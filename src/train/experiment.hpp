@@ -28,8 +28,8 @@ struct LaneThreads {
 };
 LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lanes);
 
-/// How the loader of one data set is set up. `outputs`: what labels must be below; `ranks_on_node`: for the share of
-/// memory.
+/// How the loader of one data set is set up. `outputs`: what labels must be below; `ranks_on_node`: for the
+/// share of memory.
 LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,
                              Range my_lanes, std::int64_t outputs, int ranks_on_node);
 
@@ -39,7 +39,9 @@ void set_augmentation(LoaderOptions& options, const Config& config);
 /// Classes in the labels, or values of one target. Collective.
 std::int64_t count_outputs(Communicator& comm, const Config& config, const DatasetLayout& layout);
 
-/// @throws Error (bad_data, all ranks) when samples or targets of a set do not fit what the model was made for.
+/// @throws Error (bad_data, all ranks) when the samples of a set do not fit what the model was made for.
 void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what);
+/// The same for targets that are no class labels (labels are checked one by one).
+void check_targets(const Config& config, const DatasetLayout& layout, std::int64_t outputs);
 
 }  // namespace trireme

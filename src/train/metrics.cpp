@@ -12,7 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string path_in(const std::string& run_dir) { return run_dir + "/metrics.jsonl"; }
+std::string path_in(const std::string& run_dir) {
+    return run_dir + "/metrics.jsonl";
+}
 
 std::string utc_now() {
     const std::time_t now = std::time(nullptr);
@@ -39,9 +41,15 @@ void MetricsFile::write(const std::string& line) {
 
 void MetricsFile::start(const StartEvent& e) {
     if (!file_) return;
-    Json json{{"event", "start"},     {"version", e.version},       {"time", utc_now()},
-              {"ranks", e.ranks},     {"threads", e.threads},       {"lanes", e.lanes},
-              {"parameters", e.parameters}, {"samples", e.samples}, {"steps_per_epoch", e.steps_per_epoch},
+    Json json{{"event", "start"},
+              {"version", e.version},
+              {"time", utc_now()},
+              {"ranks", e.ranks},
+              {"threads", e.threads},
+              {"lanes", e.lanes},
+              {"parameters", e.parameters},
+              {"samples", e.samples},
+              {"steps_per_epoch", e.steps_per_epoch},
               {"step", e.step}};
     if (!e.resumed_from.empty()) json["resumed_from"] = e.resumed_from;
     write(json.dump());
@@ -77,12 +85,15 @@ void MetricsFile::valid(std::int64_t step, std::int64_t epoch, const EvalResult&
 
 void MetricsFile::checkpoint(const SavedCheckpoint& saved) {
     if (!file_) return;
-    write(Json{{"event", "checkpoint"}, {"path", saved.path}, {"bytes", static_cast<std::int64_t>(saved.bytes)},
+    write(Json{{"event", "checkpoint"},
+               {"path", saved.path},
+               {"bytes", static_cast<std::int64_t>(saved.bytes)},
                {"seconds", saved.seconds}}
               .dump());
 }
 
-void MetricsFile::end(const std::string& reason, std::int64_t steps, const Position& position, double seconds) {
+void MetricsFile::end(const std::string& reason, std::int64_t steps, const Position& position,
+                      double seconds) {
     if (!file_) return;
     Json json{{"event", "end"}, {"reason", reason}, {"steps", steps}};
     json["best"] = position.has_best ? Json(position.best) : Json();

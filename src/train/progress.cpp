@@ -33,8 +33,8 @@ std::string bar(double fraction) {
     return text;
 }
 
-/// Open MPI gives every rank a terminal for stdout, wherever its own output goes: there the launcher's own stdout
-/// tells. tools/mpirun says so outright in TRIREME_TERMINAL.
+/// Open MPI gives every rank a terminal for stdout, wherever its own output goes: there the launcher's own
+/// stdout tells. tools/mpirun says so outright in TRIREME_TERMINAL.
 bool person_watches() {
     if (const char* told = std::getenv("TRIREME_TERMINAL")) return std::string(told) == "1";
     if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return isatty(STDOUT_FILENO) != 0;
@@ -47,13 +47,16 @@ bool person_watches() {
 
 }  // namespace
 
-Progress::Progress(int rank, const std::string& mode, bool quiet, std::int64_t epochs, std::int64_t total_steps)
+Progress::Progress(int rank, const std::string& mode, bool quiet, std::int64_t epochs,
+                   std::int64_t total_steps)
     : shown_(rank == 0 && mode != "off" && !quiet),
       live_(shown_ && (mode == "on" || person_watches())),
       epochs_(epochs),
       total_steps_(total_steps) {}
 
-double Progress::samples_per_second() const { return static_cast<double>(samples_) / std::max(1e-9, watch_.seconds()); }
+double Progress::samples_per_second() const {
+    return static_cast<double>(samples_) / std::max(1e-9, watch_.seconds());
+}
 
 std::string Progress::training_text(std::int64_t epoch) const {
     std::string text = "epoch " + std::to_string(epoch) + (epochs_ > 0 ? "/" + std::to_string(epochs_) : "");
@@ -77,10 +80,12 @@ void Progress::step(std::int64_t epoch, std::int64_t step, double loss_sum, doub
     last_step_ = step;
     if (!live_ || watch_.seconds() - drawn_at_ < 0.1) return;
     drawn_at_ = watch_.seconds();
-    const double done = static_cast<double>(step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
+    const double done =
+        static_cast<double>(step) / static_cast<double>(std::max<std::int64_t>(1, total_steps_));
     const double left = drawn_at_ * static_cast<double>(total_steps_ - step) /
                         static_cast<double>(std::max<std::int64_t>(1, step - first_step_));
-    std::printf("\r\033[K%s %s  %s left", bar(done).c_str(), training_text(epoch).c_str(), duration_text(left).c_str());
+    std::printf("\r\033[K%s %s  %s left", bar(done).c_str(), training_text(epoch).c_str(),
+                duration_text(left).c_str());
     std::fflush(stdout);
     drawn_ = true;
 }

@@ -15,8 +15,8 @@ public:
     Progress(int rank, const std::string& mode, bool quiet, std::int64_t epochs, std::int64_t total_steps);
 
     /// Sums over one step. `step`: done so far in the whole run.
-    void step(std::int64_t epoch, std::int64_t step, double loss_sum, double count, double correct, bool accuracy,
-              std::int64_t samples);
+    void step(std::int64_t epoch, std::int64_t step, double loss_sum, double count, double correct,
+              bool accuracy, std::int64_t samples);
     /// Closes an epoch (or part of one) with its validation, if there was one.
     void epoch_end(std::int64_t epoch, const EvalResult* valid, bool best);
 

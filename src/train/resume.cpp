@@ -50,7 +50,8 @@ std::optional<ResumePoint> find_resume_point(Runtime& runtime, Config& config) {
     ResumePoint point{.source = *source, .meta = read_checkpoint_meta(runtime.mesh.world(), *source)};
     namespace fs = std::filesystem;
     std::error_code ignored;
-    point.own = fs::equivalent(fs::path(*source).parent_path(), fs::path(config.run.dir) / "checkpoints", ignored);
+    point.own =
+        fs::equivalent(fs::path(*source).parent_path(), fs::path(config.run.dir) / "checkpoints", ignored);
 
     const Config saved = config_from_text(point.meta.config, *source + ":/config");
     if (config.train.lanes == 0) config.train.lanes = saved.train.lanes;

@@ -11,13 +11,14 @@
 namespace trireme {
 
 struct ResumePoint {
-    std::string source;   ///< the checkpoint
+    std::string source;  ///< the checkpoint
     CheckpointMeta meta;
-    bool own = false;     ///< one of this run directory's step checkpoints
+    bool own = false;  ///< one of this run directory's step checkpoints
 };
 
-/// Follows run.resume: auto, none, or a path. Names damaged checkpoints and every difference between the saved and the
-/// present configuration. Lanes that are left to `auto` are taken from the checkpoint. Collective.
+/// Follows run.resume: auto, none, or a path. Names damaged checkpoints and every difference between the
+/// saved and the present configuration. Lanes that are left to `auto` are taken from the checkpoint.
+/// Collective.
 /// @throws Error (bad_usage, all ranks) naming the key that contradicts the saved state.
 std::optional<ResumePoint> find_resume_point(Runtime& runtime, Config& config);
 

@@ -25,7 +25,8 @@ bool is_sample_trace(const fs::path& path) {
 std::vector<fs::path> children(const std::string& folder) {
     std::vector<fs::path> paths;
     std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) paths.push_back(entry.path());
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+        paths.push_back(entry.path());
     return paths;
 }
 
@@ -39,7 +40,8 @@ RunDirectoryLock::RunDirectoryLock(const std::string& run_dir) {
     file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (file_ < 0) throw failure("run.dir=" + run_dir + ": is not writable");
     if (flock(file_, LOCK_EX | LOCK_NB) != 0)
-        throw usage_error("run.dir=" + run_dir + ": another job is training here; give this one a directory of its own");
+        throw usage_error("run.dir=" + run_dir +
+                          ": another job is training here; give this one a directory of its own");
 }
 
 RunDirectoryLock::~RunDirectoryLock() {

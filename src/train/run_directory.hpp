@@ -1,5 +1,5 @@
-// The run directory: taken by one job at a time, never overwritten by a fresh start, rewound to the checkpoint that a
-// run resumes from. All of this is rank 0's work.
+// The run directory: taken by one job at a time, never overwritten by a fresh start, rewound to the
+// checkpoint that a run resumes from. All of this is rank 0's work.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ private:
 /// Moves what an earlier run left to <run_dir>/old-<n>; returns that folder, or nothing where there was none.
 std::string set_earlier_run_aside(const std::string& run_dir);
 
-/// Takes back what was written after `step`, since that work is done again: lines of metrics.jsonl and samples-*.csv
-/// are dropped, later step checkpoints are moved to <run_dir>/old-<n>.
+/// Takes back what was written after `step`, since that work is done again: lines of metrics.jsonl and
+/// samples-*.csv are dropped, later step checkpoints are moved to <run_dir>/old-<n>.
 void rewind_run(const std::string& run_dir, std::int64_t step);
 
 /// Writes a text under a temporary name and renames it.

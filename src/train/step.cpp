@@ -12,7 +12,8 @@
 
 namespace trireme {
 
-LaneRunner::LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane)
+LaneRunner::LaneRunner(Device& device, const Model& model, const Column& weights, int workers,
+                       int threads_per_lane)
     : model_(model), weights_(weights), crew_(workers) {
     for (int w = 0; w < workers; ++w)
         workers_.push_back({make_ops(device, threads_per_lane), Buffer(device, model.workspace().bytes())});
@@ -32,18 +33,23 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
     return lane;
 }
 
-void LaneSums::clear() { std::fill(values_.begin(), values_.end(), 0.0); }
+void LaneSums::clear() {
+    std::fill(values_.begin(), values_.end(), 0.0);
+}
 
 LossSums LaneSums::of_lane(std::int64_t lane) {
     double* slot = values_.data() + 3 * lane;
     return {.loss = slot, .count = slot + 1, .correct = slot + 2};
 }
 
-void LaneSums::reduce(Communicator& comm) { all_reduce_values(comm, std::span<double>(values_)); }
+void LaneSums::reduce(Communicator& comm) {
+    all_reduce_values(comm, std::span<double>(values_));
+}
 
 double LaneSums::total(int which) const {
     double sum = 0;
-    for (std::int64_t lane = 0; lane < lanes_; ++lane) sum += values_[static_cast<std::size_t>(3 * lane + which)];
+    for (std::int64_t lane = 0; lane < lanes_; ++lane)
+        sum += values_[static_cast<std::size_t>(3 * lane + which)];
     return sum;
 }
 
@@ -85,7 +91,8 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     };
     require_finite("loss", result.loss);
 
-    // Lanes scale their gradients by 1 / samples; where some samples do not count, the mean is over those that do.
+    // Lanes scale their gradients by 1 / samples; where some samples do not count, the mean is over those
+    // that do.
     const double to_mean = result.count > 0 ? static_cast<double>(request.batch_samples) / result.count : 1;
     UpdateInfo info{.lr = request.lr, .step = request.updates + 1, .gradient_scale = to_mean};
     if (options_.clip_norm > 0) {
@@ -128,8 +135,8 @@ void TrainStep::run_lane(int worker, const LaneBatch& batch, const StepRequest& 
         if (last) lane.finished = [this](std::int64_t offset) { reducer_.finished_below(offset); };
         const Model& model = runner_.model();
         const View output = model.forward(lane, batch.x);
-        model.loss_and_backward(lane, batch.x, output, batch.y, 1.0F / static_cast<float>(request.batch_samples),
-                                sums_.of_lane(batch.lane));
+        model.loss_and_backward(lane, batch.x, output, batch.y,
+                                1.0F / static_cast<float>(request.batch_samples), sums_.of_lane(batch.lane));
     }
     reducer_.end_lane(runner_.ops(worker), worker, batch.lane, batch.samples() == 0);
 }
@@ -142,7 +149,8 @@ void evaluate_lanes(LaneRunner& runner, std::span<const LaneBatch> lanes, LaneSu
             if (batch.samples() == 0) continue;
             LaneContext lane = runner.context(worker, batch);
             lane.training = false;
-            runner.model().loss(lane, runner.model().forward(lane, batch.x), batch.y, sums.of_lane(batch.lane));
+            runner.model().loss(lane, runner.model().forward(lane, batch.x), batch.y,
+                                sums.of_lane(batch.lane));
         }
     };
     runner.run(std::cref(work));

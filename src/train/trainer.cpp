@@ -1,6 +1,7 @@
 #include "trireme/train/trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -32,9 +33,10 @@ public:
     TrainOutcome run();
 
 private:
-    void prepare_directory();
+    void take_directory();
     void open_data();
     void build();
+    void clear_directory();
     void say_what_starts();
     bool finished() const;
     bool due(const Every& every, bool timer) const;
@@ -44,6 +46,7 @@ private:
     void take_validation(const EvalResult& result);
     void save();
     SavedCheckpoint save_to(const std::string& path);
+    void require_finite_weights();
     CheckpointMeta meta() const;
 
     bool root() const { return runtime_.session.rank() == 0; }
@@ -78,7 +81,7 @@ private:
     Position position_;
     bool first_step_done_ = false;
     bool stop_ = false, eval_due_ = false, save_due_ = false;
-    std::int64_t saved_at_ = -1, validated_at_ = -1;
+    std::int64_t saved_at_ = -1;
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_eval_, since_save_, since_log_;
@@ -86,7 +89,7 @@ private:
 };
 
 TrainOutcome Trainer::run() {
-    prepare_directory();
+    take_directory();
     open_data();
     build();
     if (finished()) {
@@ -94,34 +97,38 @@ TrainOutcome Trainer::run() {
                           std::to_string(position_.attempts()));
         return {"nothing_to_do", position_, false};
     }
+    clear_directory();
     say_what_starts();
     train_loader_->start(position_.epoch, position_.step_in_epoch);
     since_log_.restart();
     while (!finished() && !stop_) {
         train_one_step();
-        if (eval_due_ && valid_loader_) validate();
-        if (position_.step_in_epoch == 0) progress_->epoch_end(position_.epoch, last_valid_ ? &*last_valid_ : nullptr, last_valid_best_);
+        if ((eval_due_ || finished()) && valid_loader_) validate();
+        if (position_.step_in_epoch == 0)
+            progress_->epoch_end(position_.epoch, last_valid_ ? &*last_valid_ : nullptr, last_valid_best_);
         if (position_.step_in_epoch == 0) last_valid_.reset();
         if (save_due_) save();
     }
     const bool early = config_.train.early_stop > 0 && position_.bad_evals >= config_.train.early_stop;
     const bool interrupted = stop_ && !finished();
-    if (!interrupted && valid_loader_ && validated_at_ != position_.attempts()) {
-        validate();
-        progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
-    }
+    if (!interrupted && last_valid_) progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
     if (saved_at_ != position_.attempts()) save();
     const std::string reason = interrupted ? "signal"
                                : early     ? "early_stop"
-                               : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs ? "completed"
-                                                                                                       : "max_steps";
+                               : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
+                                   ? "completed"
+                                   : "max_steps";
     metrics_->end(reason, position_.attempts(), position_, watch_.seconds());
     return {reason, position_, interrupted};
 }
 
-void Trainer::prepare_directory() {
+void Trainer::take_directory() {
     agreed_by_one(world(), [&] { lock_ = std::make_unique<RunDirectoryLock>(config_.run.dir); });
     resume_ = find_resume_point(runtime_, config_);
+}
+
+/// Only once everything fits: a start that is refused leaves the earlier run as it was.
+void Trainer::clear_directory() {
     agreed_by_one(world(), [&] {
         const std::string& dir = config_.run.dir;
         if (resume_ && resume_->own) {
@@ -140,6 +147,7 @@ void Trainer::open_data() {
     if (resume_) {
         check_compatible(train_set_, resume_->meta.sample, "data.train=" + config_.data.train);
         outputs_ = std::max(outputs_, resume_->meta.outputs);
+        check_targets(config_, train_set_, outputs_);
         normalization_ = {resume_->meta.input_shift, resume_->meta.input_scale};
     } else {
         normalization_ = make_normalization(world(), train_set_, config_.data.normalize);
@@ -147,11 +155,13 @@ void Trainer::open_data() {
     if (!config_.data.valid.empty()) {
         valid_set_ = open_dataset(world(), config_.data.valid, config_.data.x, config_.data.y);
         check_compatible(valid_set_, train_set_.sample, "data.valid=" + config_.data.valid);
+        check_targets(config_, valid_set_, outputs_);
         const std::int64_t found = count_outputs(world(), config_, valid_set_);
         if (found > outputs_)
-            throw Error(Status::bad_data, "data.valid=" + config_.data.valid + ": label " + std::to_string(found - 1) +
-                                              " does not occur in the training set, which has " +
-                                              std::to_string(outputs_) + " classes",
+            throw Error(Status::bad_data,
+                        "data.valid=" + config_.data.valid + ": label " + std::to_string(found - 1) +
+                            " does not occur in the training set, which has " + std::to_string(outputs_) +
+                            " classes",
                         Scope::all_ranks);
     }
 }
@@ -177,16 +187,17 @@ void Trainer::build() {
     arena_ = std::make_unique<Arena>(runtime_.device, model_->table(), optimizer_->state_names());
 
     const LaneThreads threads = choose_threads(config_, runtime_.threads, my_lanes_);
-    runner_ = std::make_unique<LaneRunner>(runtime_.device, *model_, arena_->weights, threads.workers, threads.threads);
+    runner_ = std::make_unique<LaneRunner>(runtime_.device, *model_, arena_->weights, threads.workers,
+                                           threads.threads);
     const bool spare_core = runtime_.threads > 1;
-    reducer_ = make_reducer(data_ranks(), runtime_.device, model_->table(), *arena_,
-                            {.lanes = plan_.lanes,
-                             .my_lanes = my_lanes_,
-                             .workers = threads.workers,
-                             .reproducible = config_.train.reduction == "reproducible",
-                             .overlap = config_.parallel.overlap == "on" ||
-                                        (config_.parallel.overlap == "auto" && spare_core),
-                             .bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * (1 << 20))});
+    reducer_ = make_reducer(
+        data_ranks(), runtime_.device, model_->table(), *arena_,
+        {.lanes = plan_.lanes,
+         .my_lanes = my_lanes_,
+         .workers = threads.workers,
+         .reproducible = config_.train.reduction == "reproducible",
+         .overlap = config_.parallel.overlap == "on" || (config_.parallel.overlap == "auto" && spare_core),
+         .bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * (1 << 20))});
     step_ = std::make_unique<TrainStep>(data_ranks(), *runner_, *arena_, *optimizer_, *reducer_, plan_.lanes,
                                         StepOptions{config_.train.clip_norm, config_.run.seed});
     if (resume_) {
@@ -220,8 +231,9 @@ void Trainer::say_what_starts() {
     const std::int64_t total = config_.train.max_steps > 0 && config_.train.epochs > 0
                                    ? std::min(config_.train.max_steps, config_.train.epochs * steps)
                                    : std::max(config_.train.max_steps, config_.train.epochs * steps);
-    progress_ = std::make_unique<Progress>(world().rank(), config_.run.progress,
-                                           runtime_.log.level() > LogLevel::info, config_.train.epochs, total);
+    progress_ =
+        std::make_unique<Progress>(world().rank(), config_.run.progress,
+                                   runtime_.log.level() > LogLevel::info, config_.train.epochs, total);
     metrics_->start({.version = std::string(build_info().version),
                      .resumed_from = resume_ ? resume_->source : "",
                      .ranks = world().size(),
@@ -239,7 +251,8 @@ void Trainer::say_what_starts() {
              std::to_string(steps) + " steps an epoch, " + config_.train.reduction + " reduction on " +
              runtime_.device.name());
     if (config_.optim.weight_decay > 0) log.info(model_->groups_text());
-    if (resume_) log.info("resumed from " + resume_->source + " at step " + std::to_string(position_.attempts()));
+    if (resume_)
+        log.info("resumed from " + resume_->source + " at step " + std::to_string(position_.attempts()));
 }
 
 bool Trainer::finished() const {
@@ -289,17 +302,18 @@ void Trainer::train_one_step() {
     if (step % config_.train.log_every == 0 && root()) {
         const double seconds = std::max(1e-9, since_log_.seconds());
         const double rate = static_cast<double>(position_.samples - samples_logged_) / seconds;
-        metrics_->step({.step = step,
-                        .epoch = epoch,
-                        .loss = result.loss,
-                        .lr = request.lr,
-                        .gradient_norm = result.gradient_norm,
-                        .scale = position_.scale,
-                        .skipped = position_.skipped,
-                        .samples = position_.samples,
-                        .samples_per_s = samples_logged_ > 0 || position_.samples == request.batch_samples ? rate : 0,
-                        .communication_s = result.exposed_seconds,
-                        .input_wait_s = input_wait});
+        metrics_->step(
+            {.step = step,
+             .epoch = epoch,
+             .loss = result.loss,
+             .lr = request.lr,
+             .gradient_norm = result.gradient_norm,
+             .scale = position_.scale,
+             .skipped = position_.skipped,
+             .samples = position_.samples,
+             .samples_per_s = samples_logged_ > 0 || position_.samples == request.batch_samples ? rate : 0,
+             .communication_s = result.exposed_seconds,
+             .input_wait_s = input_wait});
         samples_logged_ = position_.samples;
         since_log_.restart();
     }
@@ -319,7 +333,6 @@ void Trainer::validate() {
 
 void Trainer::take_validation(const EvalResult& result) {
     metrics_->valid(position_.attempts(), epoch_number(), result);
-    validated_at_ = position_.attempts();
     const std::string& choice = config_.checkpoint.best;
     const bool by_accuracy = choice == "accuracy" || (choice == "auto" && result.has_accuracy);
     const double metric = by_accuracy ? result.accuracy : result.loss;
@@ -349,7 +362,22 @@ CheckpointMeta Trainer::meta() const {
     return meta;
 }
 
+/// Loss and gradient are checked in each step, but the update itself can overflow as well.
+void Trainer::require_finite_weights() {
+    double squares = 0;
+    runner_->ops().sum_squares(arena_->weights.whole(), &squares);
+    runtime_.device.synchronize();
+    if (!std::isfinite(squares))
+        throw Error(Status::failed,
+                    "step " + std::to_string(position_.attempts()) +
+                        " has left weights that are not finite: training has diverged and they are not "
+                        "saved; a lower "
+                        "optim.lr, a schedule.warmup_steps or train.clip_norm may help",
+                    Scope::all_ranks);
+}
+
 SavedCheckpoint Trainer::save_to(const std::string& path) {
+    require_finite_weights();
     const SavedCheckpoint saved = save_checkpoint(world(), path, model_->table(), *arena_, meta());
     metrics_->checkpoint(saved);
     since_log_.restart();

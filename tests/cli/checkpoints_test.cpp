@@ -112,6 +112,18 @@ TEST_CASE("early stopping counts on over an interruption", "[cli-checkpoints]") 
     REQUIRE(read_checkpoint(run.best_path()).position.at("updates") == 7);
 }
 
+TEST_CASE("the validation at the end of a run is part of its last checkpoint", "[cli-checkpoints]") {
+    const TempDir folder;
+    const Run run = past_the_best(folder).with({{"train.max_steps", "7"}, {"train.eval_every", "3 steps"},
+                                                {"checkpoint.every", "1 steps"}});
+    const Checkpoint end = run.finish(2);
+    REQUIRE(run.column("valid", "step") == std::vector<double>{3, 6, 7});
+    REQUIRE(end.position.at("best_step") == 7);
+    REQUIRE(end.position.at("best") == run.events("end")[0]["best"]);
+    run.with({{"train.max_steps", "9"}}).expect(0, 2);
+    REQUIRE(read_checkpoint(run.best_path()).position.at("updates") == 7);  // step 9 is worse
+}
+
 TEST_CASE("config.ini is complete and can be run again", "[cli-checkpoints]") {
     const TempDir folder;
     write_samples(folder / "data.h5", clusters(30, Shape{1, 6, 6}, 3));

@@ -126,3 +126,33 @@ TEST_CASE("case 22: images are read as rows by columns, not the other way round"
         }
     }
 }
+
+TEST_CASE("targets and labels that the model was not made for are refused by file", "[cli-losses]") {
+    const TempDir folder;
+    const std::string wide = folder / "wide.h5", narrow = folder / "narrow.h5";
+    write_samples(wide, linear_targets(20, 4, 3), {}, {DType::f64});
+    write_samples(narrow, linear_targets(20, 4, 1), {}, {DType::f64});
+    const Run linear = Run(folder / "linear", plain(wide, "mse", "2"));
+    REQUIRE_THAT(linear.with({{"data.valid", narrow}}).expect(3, 2).err, contains(narrow + ":/y"));
+    linear.expect(0, 2);
+    const std::string checkpoint = linear.checkpoint_path(2);
+    for (const int ranks : {0, 2}) {
+        const Result result = trireme::testing::trireme(ranks, {"eval", checkpoint, "--data=" + narrow});
+        REQUIRE(result.status == 3);
+        REQUIRE_THAT(result.err, contains(narrow + ":/y: expected 3 numbers a sample"));
+    }
+    REQUIRE_THAT(linear.with({{"data.train", narrow}, {"data.valid", narrow}, {"train.max_steps", "4"}}).expect(3, 2).err,
+                 contains(narrow + ":/y"));
+
+    const std::string few = folder / "few.h5", many = folder / "many.h5";
+    write_samples(few, clusters(20, Shape{4}, 3));
+    write_samples(many, clusters(20, Shape{4}, 5));
+    const Run classes = Run(folder / "classes", plain(few, "cross_entropy", "2"));
+    const Result beyond = classes.with({{"data.valid", many}}).expect(3, 2);
+    REQUIRE_THAT(beyond.err, contains(many));
+    REQUIRE_THAT(beyond.err, contains("label 4"));
+    classes.expect(0, 2);
+    const Result eval = trireme::testing::trireme(2, {"eval", classes.checkpoint_path(2), "--data=" + many});
+    REQUIRE(eval.status == 3);
+    REQUIRE_THAT(eval.err, contains(many + ":/y row 3"));
+}

@@ -179,11 +179,15 @@ TEST_CASE("fast runs end with the same weights to 1e-5 on 1, 2, 3 and 4 ranks", 
 TEST_CASE("reducing tiny buckets while backward goes on changes nothing", "[cli-ranks]") {
     const TempDir folder;
     const Run run = run_of(folder, mlp(), {{"train.lanes", "5"}});
-    const Checkpoint plain = run.at(folder / "plain").with({{"parallel.overlap", "off"}}).finish(2);
     for (const int ranks : {2, 3}) {
-        const Run here = run.at(folder / std::to_string(ranks))
-                             .with({{"parallel.overlap", "on"}, {"parallel.bucket_mb", "0.0001"}});
-        REQUIRE(largest_difference(here.finish(ranks).weights, plain.weights) < 1e-6);
+        const std::string on = std::to_string(ranks);
+        const Tensors plain = run.at(folder / ("plain" + on)).with({{"parallel.overlap", "off"}}).finish(ranks).weights;
+        const Tensors cut = run.at(folder / ("cut" + on))
+                                .with({{"parallel.overlap", "on"}, {"parallel.bucket_mb", "0.0001"}})
+                                .finish(ranks)
+                                .weights;
+        if (ranks == 2) REQUIRE(same_bits(cut, plain));  // a sum of two has one order only
+        REQUIRE(largest_difference(cut, plain) < 1e-6);
     }
     // Ranks without a lane, and batches with fewer samples than lanes.
     const Run idle = run.at(folder / "idle").with(

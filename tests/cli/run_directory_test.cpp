@@ -43,7 +43,7 @@ TEST_CASE("case 27: a second job in the same directory is refused and harms noth
     const TempDir folder;
     const Run run = small_run(folder).with({{"train.epochs", "100000"}, {"train.eval_every", "never"},
                                             {"checkpoint.every", "never"}});
-    Process first = run.start(2);
+    Process first = run.start(1);
     REQUIRE(run.wait_for_step(first, 3));
     for (const int ranks : {0, 2}) {
         const Result second = run.expect(2, ranks);

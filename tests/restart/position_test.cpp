@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 35 samples in batches of 12: three steps an epoch, the last one short. Dropout, BatchNorm, moments, a schedule.
+// 35 samples in batches of 12: three steps an epoch, the last one short. Dropout, BatchNorm, moments, a schedule. It
+// validates after every step, as a run does that is stopped there.
 Run whole_run(const TempDir& folder) {
     write_samples(folder / "data.h5", clusters(35, Shape{6}, 5));
     write_samples(folder / "valid.h5", clusters(13, Shape{6}, 5, 2));
@@ -29,6 +30,8 @@ Run whole_run(const TempDir& folder) {
                                   {"optim.weight_decay", "0.1"},
                                   {"schedule.name", "cosine"},
                                   {"schedule.warmup_steps", "4"},
+                                  {"train.eval_every", "1 steps"},
+                                  {"checkpoint.keep", "20"},
                                   {"run.trace_samples", "true"},
                                   {"run.threads", "1"}});
 }
@@ -42,7 +45,7 @@ void require_same_end(const Run& resumed, const Run& whole) {
     for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm", "samples"})
         REQUIRE(resumed.column("step", key) == whole.column("step", key));
     for (const char* key : {"step", "epoch", "loss", "accuracy", "count"})
-        REQUIRE(resumed.column("valid", key).back() == whole.column("valid", key).back());
+        REQUIRE(resumed.column("valid", key) == whole.column("valid", key));
     const Checkpoint best = read_checkpoint(resumed.best_path()), expected = read_checkpoint(whole.best_path());
     REQUIRE(same_bits(best.weights, expected.weights));
 }
@@ -58,7 +61,7 @@ TEST_CASE("a run goes on to the same end in the middle of an epoch, on other num
     REQUIRE(whole.column("step", "step").size() == 12);
 
     SECTION("saved by 2 ranks, resumed by 3") {
-        const Run run = whole.at(folder / "cut").with({{"train.eval_every", "1 epoch"}});
+        const Run run = whole.at(folder / "cut");
         stopped_at(run, 5).expect(0, 2);
         REQUIRE(run.saved_steps().back() == 5);
         run.expect(0, 3);
@@ -84,7 +87,7 @@ TEST_CASE("a run goes on to the same end in the middle of an epoch, on other num
         REQUIRE(read_file(first.dir() / "metrics.jsonl") == metrics);
     }
     SECTION("from an earlier checkpoint of its own directory") {
-        const Run run = whole.at(folder / "back").with({{"checkpoint.keep", "9"}, {"train.eval_every", "1 epoch"}});
+        const Run run = whole.at(folder / "back");
         run.expect(0, 0);
         run.with({{"run.resume", run.checkpoint_path(6)}}).expect(0, 2);
         require_same_end(run, whole);
@@ -93,14 +96,15 @@ TEST_CASE("a run goes on to the same end in the middle of an epoch, on other num
 
 TEST_CASE("a fast run goes on to the same end as well", "[restart-position]") {
     const TempDir folder;
-    const Run whole = whole_run(folder).with({{"train.reduction", "fast"}, {"train.lanes", "4"}});
+    const Run whole = whole_run(folder).with(
+        {{"train.reduction", "fast"}, {"train.lanes", "4"}, {"model.batchnorm", "false"}, {"optim.name", "sgd"}, {"optim.momentum", "0.9"}});
     whole.expect(0, 0);
     const Run run = whole.at(folder / "cut"), same = whole.at(folder / "same");
     stopped_at(run, 5).expect(0, 2);
     run.with({{"train.lanes", "auto"}}).expect(0, 3);  // the lanes are those of the checkpoint
     REQUIRE(run.events("start").back()["lanes"] == 4);
     REQUIRE(run.trace() == whole.trace());
-    REQUIRE(largest_difference(run.last().weights, whole.last().weights) < 1e-3);
+    REQUIRE(largest_difference(run.last().weights, whole.last().weights) < 1e-5);
     stopped_at(same, 5).expect(0, 0);
     same.expect(0, 0);
     require_same_end(same, whole);
@@ -109,7 +113,7 @@ TEST_CASE("a fast run goes on to the same end as well", "[restart-position]") {
 TEST_CASE("case 13: a run stopped at an epoch's end does the rest, and a finished one has nothing to do",
           "[restart-position]") {
     const TempDir folder;
-    const Run whole = whole_run(folder).with({{"train.epochs", "2"}});
+    const Run whole = whole_run(folder).with({{"train.epochs", "2"}, {"train.eval_every", "1 epoch"}});
     whole.expect(0, 0);
     const Run run = whole.at(folder / "cut");
     stopped_at(run, 3).expect(0, 2);

@@ -1,5 +1,5 @@
-// The one exception type of the program: a message for a person, an exit status for the shell, and whether all
-// ranks raise it alike.
+// The one exception type of the program: a message for a person, an exit status for the shell, and whether
+// all ranks raise it alike.
 #pragma once
 
 #include <stdexcept>
@@ -11,10 +11,10 @@ namespace trireme {
 /// Exit statuses that scripts rely on.
 enum class Status : int {
     done = 0,
-    failed = 1,       ///< failed while running
-    bad_usage = 2,    ///< wrong usage or configuration
-    bad_data = 3,     ///< bad data set or checkpoint
-    stopped = 75,     ///< stopped early with a checkpoint saved: start again to go on (EX_TEMPFAIL)
+    failed = 1,     ///< failed while running
+    bad_usage = 2,  ///< wrong usage or configuration
+    bad_data = 3,   ///< bad data set or checkpoint
+    stopped = 75,   ///< stopped early with a checkpoint saved: start again to go on (EX_TEMPFAIL)
 };
 
 /// Who raises an error: one rank (the job is aborted) or all ranks alike (rank 0 speaks, all end in order).
@@ -33,8 +33,14 @@ private:
     Scope scope_;
 };
 
-inline Error failure(const std::string& message) { return Error(Status::failed, message); }
-inline Error usage_error(const std::string& message) { return Error(Status::bad_usage, message, Scope::all_ranks); }
-inline Error data_error(const std::string& message) { return Error(Status::bad_data, message); }
+inline Error failure(const std::string& message) {
+    return Error(Status::failed, message);
+}
+inline Error usage_error(const std::string& message) {
+    return Error(Status::bad_usage, message, Scope::all_ranks);
+}
+inline Error data_error(const std::string& message) {
+    return Error(Status::bad_data, message);
+}
 
 }  // namespace trireme

@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-/// A balanced Feistel network over the smallest even number of bits that holds n, with Philox as its round function;
-/// values that fall outside [0, n) are sent through again ("cycle walking", Black and Rogaway, CT-RSA 2002).
+/// A balanced Feistel network over the smallest even number of bits that holds n, with Philox as its round
+/// function; values that fall outside [0, n) are sent through again ("cycle walking", Black and Rogaway,
+/// CT-RSA 2002).
 class Permutation {
 public:
     /// @throws Error when n is negative.

@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011). A number is a pure function of (key, index), so no rank or thread can change it.
+// Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
+// as 1, 2, 3", SC 2011). A number is a pure function of (key, index), so no rank or thread can change it.
 #pragma once
 
 #include <array>
@@ -23,7 +23,8 @@ inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t p0 = m0 * counter[0], p1 = m1 * counter[2];
         counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key.lo, static_cast<std::uint32_t>(p1),
-                   static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key.hi, static_cast<std::uint32_t>(p0)};
+                   static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key.hi,
+                   static_cast<std::uint32_t>(p0)};
         key.lo += w0;
         key.hi += w1;
     }
@@ -40,9 +41,10 @@ struct RandomStream {
     RandomStream(std::uint64_t seed, Purpose purpose, std::uint64_t a_, std::uint64_t b_ = 0)
         : key{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)} {
         // Purpose, a and b are hashed by one Philox call into the two words that the index leaves free.
-        const PhiloxBlock mixed = philox({static_cast<std::uint32_t>(purpose), 0x54524952u},
-                                         {static_cast<std::uint32_t>(a_), static_cast<std::uint32_t>(a_ >> 32),
-                                          static_cast<std::uint32_t>(b_), static_cast<std::uint32_t>(b_ >> 32)});
+        const PhiloxBlock mixed =
+            philox({static_cast<std::uint32_t>(purpose), 0x54524952u},
+                   {static_cast<std::uint32_t>(a_), static_cast<std::uint32_t>(a_ >> 32),
+                    static_cast<std::uint32_t>(b_), static_cast<std::uint32_t>(b_ >> 32)});
         key.lo ^= mixed[2];
         key.hi ^= mixed[3];
         purpose_a = mixed[0];
@@ -51,14 +53,16 @@ struct RandomStream {
 
     /// The four 32-bit words of block `index`.
     PhiloxBlock block(std::uint64_t index) const {
-        return philox(key,
-                      {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), purpose_a, b});
+        return philox(
+            key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), purpose_a, b});
     }
     /// The 32-bit word at element `index`.
     std::uint32_t word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
 };
 
 /// A word as a real in [0, 1) with 24 bits.
-inline float unit_interval(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+inline float unit_interval(std::uint32_t word) {
+    return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 }  // namespace trireme

@@ -23,7 +23,8 @@ inline Range intersect(Range a, Range b) {
     return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The index-th of `parts` parts of `whole`, cut as evenly as whole elements allow; the first parts take the rest.
+/// The index-th of `parts` parts of `whole`, cut as evenly as whole elements allow; the first parts take the
+/// rest.
 inline Range part_of(Range whole, std::int64_t parts, std::int64_t index) {
     const std::int64_t base = whole.size() / parts, rest = whole.size() % parts;
     const std::int64_t begin = whole.begin + index * base + std::min(index, rest);
@@ -31,6 +32,8 @@ inline Range part_of(Range whole, std::int64_t parts, std::int64_t index) {
 }
 
 /// The smallest multiple of `step` that is not below `value`.
-inline std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+inline std::int64_t round_up(std::int64_t value, std::int64_t step) {
+    return (value + step - 1) / step * step;
+}
 
 }  // namespace trireme

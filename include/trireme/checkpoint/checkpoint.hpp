@@ -1,5 +1,6 @@
-// Checkpoints: one HDF5 file with the whole, unsharded state. Written by all ranks together under a temporary name,
-// flushed, checked and renamed; a file that is not whole is never taken for one. Format: doc/checkpoints.md.
+// Checkpoints: one HDF5 file with the whole, unsharded state. Written by all ranks together under a temporary
+// name, flushed, checked and renamed; a file that is not whole is never taken for one. Format:
+// doc/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@ namespace trireme {
 /// What goes along with the arena.
 struct CheckpointMeta {
     Position position;
-    std::string config;                ///< resolved configuration, INI text
+    std::string config;                           ///< resolved configuration, INI text
     std::vector<float> input_shift, input_scale;  ///< normalization of the inputs, per channel; empty: none
-    Shape sample;                      ///< shape of one input
-    std::int64_t outputs = 0;          ///< classes, or width of the target
-    std::string optimizer;             ///< its name
+    Shape sample;                                 ///< shape of one input
+    std::int64_t outputs = 0;                     ///< classes, or width of the target
+    std::string optimizer;                        ///< its name
     std::vector<std::string> state_names;
 };
 
@@ -29,24 +30,26 @@ struct SavedCheckpoint {
     double bytes = 0, seconds = 0;
 };
 
-/// Smaller parameters than this (4 MiB) are written by rank 0 alone: that costs less than a call of all ranks.
+/// Smaller parameters than this (4 MiB) are written by rank 0 alone: that costs less than a call of all
+/// ranks.
 inline constexpr std::int64_t parallel_from_elements_default = std::int64_t{1} << 20;
 
-/// Collective. Parent folders are created. Ranks that hold the same part of a parameter divide the writing evenly;
-/// together the parts must make up the whole. The optimizer's states are those of the arena (meta.state_names is not
-/// looked at). @throws Error (failed, all ranks) naming the path when it cannot be written; an older file of the same
-/// name is then still there.
+/// Collective. Parent folders are created. Ranks that hold the same part of a parameter divide the writing
+/// evenly; together the parts must make up the whole. The optimizer's states are those of the arena
+/// (meta.state_names is not looked at). @throws Error (failed, all ranks) naming the path when it cannot be
+/// written; an older file of the same name is then still there.
 SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const Arena& arena, const CheckpointMeta& meta,
                                 std::int64_t parallel_from_elements = parallel_from_elements_default);
 
 /// The meta data alone, e.g. to build the model. Collective: one rank reads, all get it or its error.
-/// @throws Error (bad_data, all ranks) naming the file when it is missing, truncated, foreign or of a newer version.
+/// @throws Error (bad_data, all ranks) naming the file when it is missing, truncated, foreign or of a newer
+/// version.
 CheckpointMeta read_checkpoint_meta(Communicator& comm, const std::string& path);
 
-/// Fills the weights and, when `with_states`, the optimizer's columns. Collective; any number of ranks, whatever
-/// number wrote the file. @throws Error (bad_data, all ranks) naming the parameter and both shapes when one is
-/// missing or differs, and naming parameters in the file that the model lacks.
+/// Fills the weights and, when `with_states`, the optimizer's columns. Collective; any number of ranks,
+/// whatever number wrote the file. @throws Error (bad_data, all ranks) naming the parameter and both shapes
+/// when one is missing or differs, and naming parameters in the file that the model lacks.
 void load_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table, Arena& arena,
                      bool with_states);
 
@@ -57,14 +60,14 @@ std::string best_checkpoint_path(const std::string& run_dir);
 /// Step checkpoints of a run directory, the highest step number first, whatever the files' times say.
 std::vector<std::string> step_checkpoints(const std::string& run_dir);
 
-/// The newest whole step checkpoint; damaged newer ones are named in `rejected` ("path: why"). Collective; decided
-/// once, by one rank.
+/// The newest whole step checkpoint; damaged newer ones are named in `rejected` ("path: why"). Collective;
+/// decided once, by one rank.
 std::optional<std::string> newest_checkpoint(Communicator& comm, const std::string& run_dir,
                                              std::vector<std::string>& rejected);
 
-/// Removes all but the newest `keep` (at least one) whole step checkpoints and any temporary left-overs of writers
-/// that were killed. Damaged files are not counted, and go once they are older than those kept. Collective; one rank
-/// does it.
+/// Removes all but the newest `keep` (at least one) whole step checkpoints and any temporary left-overs of
+/// writers that were killed. Damaged files are not counted, and go once they are older than those kept.
+/// Collective; one rank does it.
 void retain_checkpoints(Communicator& comm, const std::string& run_dir, std::int64_t keep);
 
 }  // namespace trireme

@@ -14,9 +14,9 @@ struct Position {
     double scale = 1;                ///< loss scale
     std::int64_t growth = 0;         ///< good steps since the scale last changed
     bool has_best = false;
-    double best = 0;                 ///< best validation metric so far
-    std::int64_t best_step = 0;      ///< updates when it was reached
-    std::int64_t bad_evals = 0;      ///< validations since then without a better one (early stopping)
+    double best = 0;             ///< best validation metric so far
+    std::int64_t best_step = 0;  ///< updates when it was reached
+    std::int64_t bad_evals = 0;  ///< validations since then without a better one (early stopping)
 
     std::int64_t attempts() const { return updates + skipped; }
     friend bool operator==(const Position&, const Position&) = default;

@@ -1,5 +1,5 @@
-// Small host-side agreements between the ranks of a group: values everybody must share and errors that everybody
-// must raise alike, so that no rank waits for one that has given up.
+// Small host-side agreements between the ranks of a group: values everybody must share and errors that
+// everybody must raise alike, so that no rank waits for one that has given up.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,9 @@ namespace trireme {
 /// Runs `action` on rank 0 only. What it throws, all ranks throw (Scope::all_ranks). Collective.
 void agreed_by_one(Communicator& comm, const std::function<void()>& action);
 
-/// Runs `action` on every rank. If any throws, all ranks throw the error of the lowest such rank, with its number in
-/// the message where there is more than one rank and others succeeded. Collective; `action` itself must not be.
+/// Runs `action` on every rank. If any throws, all ranks throw the error of the lowest such rank, with its
+/// number in the message where there is more than one rank and others succeeded. Collective; `action` itself
+/// must not be.
 void agreed_by_all(Communicator& comm, const std::function<void()>& action);
 
 /// Rank 0's text on all ranks. Collective.

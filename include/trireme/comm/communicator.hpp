@@ -1,5 +1,5 @@
-// A group of ranks that act together. Verbs are the field's collectives over typed views; what they are used for is
-// decided above. A group of one is an ordinary communicator.
+// A group of ranks that act together. Verbs are the field's collectives over typed views; what they are used
+// for is decided above. A group of one is an ordinary communicator.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,11 @@ public:
     virtual void broadcast(View buffer, int root) = 0;
     /// `all` holds size() parts of mine.count() elements, in rank order.
     virtual void all_gather(View mine, View all) = 0;
-    /// Parts of different sizes: rank r contributes the elements `parts[r]` of `buffer` and receives all others.
+    /// Parts of different sizes: rank r contributes the elements `parts[r]` of `buffer` and receives all
+    /// others.
     virtual void all_gather(View buffer, std::span<const Range> parts) = 0;
-    /// Elements send_parts[q] of `send` go to rank q; what rank q sends here goes to elements recv_parts[q] of `recv`.
+    /// Elements send_parts[q] of `send` go to rank q; what rank q sends here goes to elements recv_parts[q]
+    /// of `recv`.
     virtual void all_to_all(View send, std::span<const Range> send_parts, View recv,
                             std::span<const Range> recv_parts) = 0;
     virtual void barrier() = 0;

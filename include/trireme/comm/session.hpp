@@ -1,4 +1,5 @@
-// The process's stay in MPI: started first, ended last. Knows the world, this rank's node and its share of the cores.
+// The process's stay in MPI: started first, ended last. Knows the world, this rank's node and its share of
+// the cores.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,8 @@ public:
     /// Initializes MPI (thread level SERIALIZED) with errors returned, not fatal.
     /// @throws Error when less than that level is provided.
     Session(int& argc, char**& argv);
-    /// Finalizes MPI, unless an exception is on its way: then other ranks may still wait, and main must abort.
+    /// Finalizes MPI, unless an exception is on its way: then other ranks may still wait, and main must
+    /// abort.
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -45,8 +47,8 @@ private:
 std::string mpi_version();
 
 /// Compares the world with what the launcher's environment promises (OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_*,
-/// SLURM_NTASKS of a step). @throws Error (bad_usage) that names the variable and the fix when this process is alone
-/// although it should not be: the sign of a program started under the wrong MPI's launcher.
+/// SLURM_NTASKS of a step). @throws Error (bad_usage) that names the variable and the fix when this process
+/// is alone although it should not be: the sign of a program started under the wrong MPI's launcher.
 void check_launch(const Session& session);
 
 }  // namespace trireme

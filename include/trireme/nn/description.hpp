@@ -21,8 +21,8 @@ public:
     /// "3.conv", or what name= says: the prefix of the parameters' names.
     const std::string& name() const { return name_; }
 
-    // Options by name; each is looked up once. @throws Error (bad_usage) quoting the line when the value does not
-    // parse or is below `least`.
+    // Options by name; each is looked up once. @throws Error (bad_usage) quoting the line when the value does
+    // not parse or is below `least`.
     std::int64_t integer(const std::string& key, std::int64_t fallback, std::int64_t least = 1) const;
     std::int64_t required_integer(const std::string& key) const;
     double real(const std::string& key, double fallback) const;
@@ -52,12 +52,14 @@ struct PresetOptions {
     std::int64_t channels = 0;         ///< cnn, resnet: of the first stage (0: the preset's own)
     std::string activation = "relu";
     double dropout = 0;
-    bool batchnorm = false;            ///< mlp, cnn
+    bool batchnorm = false;  ///< mlp, cnn
 };
 
-/// The layer lines of a preset: mlp, cnn, resnet18. The last one has out=classes for classification, else out=outputs.
+/// The layer lines of a preset: mlp, cnn, resnet18. The last one has out=classes for classification, else
+/// out=outputs.
 /// @throws Error (bad_usage) naming the presets on another name, or extents that do not fit it.
-std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample, const PresetOptions& options);
+std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample,
+                                       const PresetOptions& options);
 
 /// @throws Error (bad_usage) on anything but the documented forms.
 Init init_from(const std::string& text, std::int64_t fan_in, std::int64_t fan_out);

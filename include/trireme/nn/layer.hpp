@@ -1,5 +1,5 @@
-// A layer: planned once, then run forward and backward by any number of lanes. It keeps no state of its own; what a
-// lane computes lies in the lane's workspace, so lanes may run side by side.
+// A layer: planned once, then run forward and backward by any number of lanes. It keeps no state of its own;
+// what a lane computes lies in the lane's workspace, so lanes may run side by side.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ struct LaneContext {
     const ParameterTable* table = nullptr;
     const WorkspacePlan* plan = nullptr;
     const Column* weights = nullptr;
-    const Column* gradients = nullptr;      ///< where this lane's gradients go
+    const Column* gradients = nullptr;  ///< where this lane's gradients go
     std::byte* workspace = nullptr;
-    bool training = true;                   ///< dropout acts, batchnorm takes the lane's statistics
-    bool accumulate = false;                ///< add to the gradients that earlier lanes left there
+    bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
+    bool accumulate = false;  ///< add to the gradients that earlier lanes left there
     std::uint64_t seed = 0;
-    std::int64_t step = 0;                  ///< attempted updates so far: the dropout key
-    std::int64_t samples = 0;               ///< of this lane
-    std::int64_t first_in_batch = 0;        ///< position of its first sample in the global batch
-    std::int64_t batch_samples = 0;         ///< of the global batch
+    std::int64_t step = 0;            ///< attempted updates so far: the dropout key
+    std::int64_t samples = 0;         ///< of this lane
+    std::int64_t first_in_batch = 0;  ///< position of its first sample in the global batch
+    std::int64_t batch_samples = 0;   ///< of the global batch
     /// Called in the backward pass: everything below this arena offset is final for this lane. May be empty.
     std::function<void(std::int64_t)> finished;
 
@@ -51,8 +51,8 @@ struct LaneContext {
 struct ModelPlan {
     ParameterTable& table;
     WorkspacePlan& workspace;
-    std::string init;            ///< of weights, as in the configuration
-    std::int64_t outputs = 0;    ///< what `classes` (or `outputs`) stands for
+    std::string init;          ///< of weights, as in the configuration
+    std::int64_t outputs = 0;  ///< what `classes` (or `outputs`) stands for
 };
 
 /// The work of one lane, for rooflines and forecasts.
@@ -82,8 +82,8 @@ public:
     /// x [N, in...] to y [N, out...], N = lane.samples, never 0.
     virtual void forward(LaneContext& lane, View x, View y) const = 0;
 
-    /// Adds this layer's parameter gradients to lane.gradients (or sets them, see accumulate) and writes dx, unless
-    /// dx is absent. May overwrite dy.
+    /// Adds this layer's parameter gradients to lane.gradients (or sets them, see accumulate) and writes dx,
+    /// unless dx is absent. May overwrite dy.
     virtual void backward(LaneContext& lane, View x, View y, View dy, View dx) const = 0;
 
     /// What a training lane of `samples` samples costs; `first` as in plan().

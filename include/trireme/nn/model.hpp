@@ -1,4 +1,5 @@
-// A planned model: layers, parameter table, workspace plan and loss. Immutable once built; lanes run through it.
+// A planned model: layers, parameter table, workspace plan and loss. Immutable once built; lanes run through
+// it.
 #pragma once
 
 #include <memory>
@@ -20,10 +21,11 @@ struct LossOptions {
 
 class Model {
 public:
-    /// `sample`: shape of one input; `outputs`: classes, or width of the target; lanes have at most `max_samples`.
+    /// `sample`: shape of one input; `outputs`: classes, or width of the target; lanes have at most
+    /// `max_samples`.
     /// @throws Error (bad_usage) quoting the layer line that is wrong or does not fit.
-    Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample, std::int64_t outputs,
-          std::int64_t max_samples);
+    Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
+          std::int64_t outputs, std::int64_t max_samples);
     ~Model();
 
     const ParameterTable& table() const { return table_; }
@@ -34,8 +36,8 @@ public:
 
     /// Runs the layers over x [N, input...]; the result [N, outputs] lies in the lane's workspace.
     View forward(LaneContext& lane, View x) const;
-    /// Adds the loss of the output against y to `sums`; with gradients, also starts and runs the backward pass.
-    /// gradient_scale: factor on every gradient.
+    /// Adds the loss of the output against y to `sums`; with gradients, also starts and runs the backward
+    /// pass. gradient_scale: factor on every gradient.
     void loss(LaneContext& lane, View output, View y, const LossSums& sums) const;
     void loss_and_backward(LaneContext& lane, View x, View output, View y, float gradient_scale,
                            const LossSums& sums) const;

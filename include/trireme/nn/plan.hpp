@@ -1,6 +1,6 @@
-// Memory of one lane, planned once. Layers ask for tensors and say from when to when they are needed; the plan gives
-// each an offset so that tensors which are never needed together share memory. Time is counted in layers: the forward
-// pass visits 0, 1, 2, ..., the backward pass the same numbers in reverse.
+// Memory of one lane, planned once. Layers ask for tensors and say from when to when they are needed; the
+// plan gives each an offset so that tensors which are never needed together share memory. Time is counted in
+// layers: the forward pass visits 0, 1, 2, ..., the backward pass the same numbers in reverse.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,12 @@ struct Moment {
     int tick = 0;
     bool backward = false;
 };
-inline Moment forward_at(int tick) { return {tick, false}; }
-inline Moment backward_at(int tick) { return {tick, true}; }
+inline Moment forward_at(int tick) {
+    return {tick, false};
+}
+inline Moment backward_at(int tick) {
+    return {tick, true};
+}
 
 using TensorId = int;
 
@@ -27,8 +31,8 @@ public:
     int next_tick() { return ticks_++; }
     int ticks() const { return ticks_; }
 
-    /// A tensor of `per_sample` elements for every sample of the lane plus `fixed` elements, alive from `from` to
-    /// `to`, both included.
+    /// A tensor of `per_sample` elements for every sample of the lane plus `fixed` elements, alive from
+    /// `from` to `to`, both included.
     TensorId add(std::int64_t per_sample, std::int64_t fixed, DType dtype, Moment from, Moment to);
 
     /// Assigns offsets for lanes of at most this many samples. First fit, the largest tensors first.

@@ -1,13 +1,15 @@
 // The one list of what a device computes. Layers, losses and optimizers are written in these verbs; a backend
-// implements all of them. Verbs act on views, keep no state between calls that a caller could see, and add in an
-// order that depends on the shapes and the thread count only, so equal calls give equal bits.
+// implements all of them. Verbs act on views, keep no state between calls that a caller could see, and add in
+// an order that depends on the shapes and the thread count only, so equal calls give equal bits.
 //
-// Layout: a batch of images has the logical shape [N, C, H, W] and lies in memory as N, H, W, C (channels-last).
-// Kernels are stored [O, C/groups, KH, KW], contiguous as written. Everything else is contiguous, outermost first.
+// Layout: a batch of images has the logical shape [N, C, H, W] and lies in memory as N, H, W, C
+// (channels-last). Kernels are stored [O, C/groups, KH, KW], contiguous as written. Everything else is
+// contiguous, outermost first.
 //
-// An Ops object belongs to one thread at a time (it caches plans and scratch); lanes that run side by side have
-// one each. `accumulate` means C += result instead of C = result. Views of zero elements are ordinary: nothing
-// happens, except that a result without accumulate is set to zero where there are elements but no summands.
+// An Ops object belongs to one thread at a time (it caches plans and scratch); lanes that run side by side
+// have one each. `accumulate` means C += result instead of C = result. Views of zero elements are ordinary:
+// nothing happens, except that a result without accumulate is set to zero where there are elements but no
+// summands.
 #pragma once
 
 #include <cstdint>
@@ -24,32 +26,39 @@ namespace trireme {
 /// gelu is the exact form x·Φ(x); gelu_tanh its usual approximation (Hendrycks and Gimpel 2016).
 enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 
-/// True where the derivative can be told from the output alone; only those can be epilogues of matmul and conv.
+/// True where the derivative can be told from the output alone; only those can be epilogues of matmul and
+/// conv.
 constexpr bool derivative_from_output(Activation a) {
-    return a == Activation::none || a == Activation::relu || a == Activation::tanh || a == Activation::sigmoid;
+    return a == Activation::none || a == Activation::relu || a == Activation::tanh ||
+           a == Activation::sigmoid;
 }
 
-/// C[m, n] (+)= act(op(A) · op(B) + bias). A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed, [n, k].
+/// C[m, n] (+)= act(op(A) · op(B) + bias). A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed,
+/// [n, k].
 struct Matmul {
     View a, b, c;
     bool transpose_a = false, transpose_b = false;
-    bool accumulate = false;                    ///< not together with bias or activation
-    View bias{};                                ///< [n] or absent
-    Activation activation = Activation::none;   ///< one with derivative_from_output
+    bool accumulate = false;                   ///< not together with bias or activation
+    View bias{};                               ///< [n] or absent
+    Activation activation = Activation::none;  ///< one with derivative_from_output
 };
 
 /// Extents of a 2-D convolution or pooling; height first where there are two.
 struct Window {
-    std::int64_t n = 0, c = 0, h = 0, w = 0;    ///< input
-    std::int64_t out = 0;                       ///< output channels (pooling: c)
+    std::int64_t n = 0, c = 0, h = 0, w = 0;  ///< input
+    std::int64_t out = 0;                     ///< output channels (pooling: c)
     std::int64_t kernel_h = 1, kernel_w = 1;
     std::int64_t stride_h = 1, stride_w = 1;
     std::int64_t padding_h = 0, padding_w = 0;  ///< on both sides
     std::int64_t dilation_h = 1, dilation_w = 1;
     std::int64_t groups = 1;
 
-    std::int64_t out_h() const { return (h + 2 * padding_h - dilation_h * (kernel_h - 1) - 1) / stride_h + 1; }
-    std::int64_t out_w() const { return (w + 2 * padding_w - dilation_w * (kernel_w - 1) - 1) / stride_w + 1; }
+    std::int64_t out_h() const {
+        return (h + 2 * padding_h - dilation_h * (kernel_h - 1) - 1) / stride_h + 1;
+    }
+    std::int64_t out_w() const {
+        return (w + 2 * padding_w - dilation_w * (kernel_w - 1) - 1) / stride_w + 1;
+    }
     friend bool operator==(const Window&, const Window&) = default;
 };
 
@@ -57,61 +66,63 @@ enum class Pool { max, average };  ///< average counts the padding, as PyTorch's
 
 /// What a loss reports: three doubles in device memory, added to (not set).
 struct LossSums {
-    double* loss = nullptr;     ///< sum over the samples that count
-    double* count = nullptr;    ///< how many those are
-    double* correct = nullptr;  ///< classification: predictions that hit the label; regression: |error|, mean over K
+    double* loss = nullptr;   ///< sum over the samples that count
+    double* count = nullptr;  ///< how many those are
+    double* correct =
+        nullptr;  ///< classification: predictions that hit the label; regression: |error|, mean over K
 };
 
 struct CrossEntropy {
-    View logits;                  ///< [N, C]
-    View labels;                  ///< [N] i32
-    float label_smoothing = 0;    ///< ε: the target is (1-ε)·onehot + ε/C
+    View logits;                ///< [N, C]
+    View labels;                ///< [N] i32
+    float label_smoothing = 0;  ///< ε: the target is (1-ε)·onehot + ε/C
     std::int32_t ignore_index = -100;
-    float gradient_scale = 1;     ///< factor on every gradient (1 / samples of the global batch, times loss scale)
-    View d_logits;                ///< [N, C] or absent; may be the logits themselves
+    float gradient_scale =
+        1;          ///< factor on every gradient (1 / samples of the global batch, times loss scale)
+    View d_logits;  ///< [N, C] or absent; may be the logits themselves
     LossSums sums;
 };
 
 /// Per sample the mean over its k outputs; the sum over samples goes to sums.loss.
 struct Regression {
-    View prediction;              ///< [N, K]
-    View target;                  ///< [N, K] f32
+    View prediction;  ///< [N, K]
+    View target;      ///< [N, K] f32
     float gradient_scale = 1;
-    View d_prediction;            ///< [N, K] or absent; may be the prediction itself
+    View d_prediction;  ///< [N, K] or absent; may be the prediction itself
     LossSums sums;
 };
 
 /// x is [rows, C]: for images rows = N·H·W.
 struct BatchNorm {
-    View x, y;                    ///< [rows, C]; y may not be x
-    View gamma, beta;             ///< [C]
+    View x, y;         ///< [rows, C]; y may not be x
+    View gamma, beta;  ///< [C]
     float eps = 1e-5F;
-    View mean, inv_std;           ///< [C] f32: set by the training forward, read by backward
+    View mean, inv_std;                        ///< [C] f32: set by the training forward, read by backward
     Activation activation = Activation::none;  ///< none or relu, applied to y
 };
 
 struct LayerNorm {
-    View x, y;                    ///< [rows, C]
-    View gamma, beta;             ///< [C]
+    View x, y;         ///< [rows, C]
+    View gamma, beta;  ///< [C]
     float eps = 1e-5F;
-    View mean, inv_std;           ///< [rows] f32: set by forward, read by backward
+    View mean, inv_std;  ///< [rows] f32: set by forward, read by backward
 };
 
 /// One optimizer pass over an interval of the arena. All views have the same count.
 struct AdamUpdate {
     View weight, gradient, m, v;
     double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-    bool decoupled = true;        ///< AdamW (Loshchilov and Hutter 2019) or L2 in the gradient (Kingma and Ba 2015)
-    std::int64_t step = 1;        ///< applied updates, this one included: for the bias corrections
-    double gradient_scale = 1;    ///< unscaling and clipping, applied on the way
+    bool decoupled = true;  ///< AdamW (Loshchilov and Hutter 2019) or L2 in the gradient (Kingma and Ba 2015)
+    std::int64_t step = 1;  ///< applied updates, this one included: for the bias corrections
+    double gradient_scale = 1;  ///< unscaling and clipping, applied on the way
 };
 
 struct SgdUpdate {
     View weight, gradient;
-    View momentum;                ///< absent when momentum_factor is 0
+    View momentum;  ///< absent when momentum_factor is 0
     double lr = 0, momentum_factor = 0, dampening = 0, weight_decay = 0;
     bool nesterov = false;
-    bool first = false;           ///< the first update sets the momentum to the gradient (as PyTorch does)
+    bool first = false;  ///< the first update sets the momentum to the gradient (as PyTorch does)
     double gradient_scale = 1;
 };
 
@@ -131,11 +142,14 @@ public:
     virtual void activation_backward(Activation kind, View x, View y, View dy, View dx) = 0;
 
     /// y = act(conv(x, kernel) + bias); bias may be absent.
-    virtual void conv_forward(const Window& window, View x, View kernel, View bias, Activation activation, View y) = 0;
+    virtual void conv_forward(const Window& window, View x, View kernel, View bias, Activation activation,
+                              View y) = 0;
     virtual void conv_backward_data(const Window& window, View dy, View kernel, View dx) = 0;
-    virtual void conv_backward_weights(const Window& window, View x, View dy, View d_kernel, bool accumulate) = 0;
+    virtual void conv_backward_weights(const Window& window, View x, View dy, View d_kernel,
+                                       bool accumulate) = 0;
 
-    /// `index` (i32, shaped as y, max pooling only) receives the winning input position; absent outside training.
+    /// `index` (i32, shaped as y, max pooling only) receives the winning input position; absent outside
+    /// training.
     virtual void pool_forward(Pool kind, const Window& window, View x, View y, View index) = 0;
     virtual void pool_backward(Pool kind, const Window& window, View dy, View index, View dx) = 0;
 
@@ -160,8 +174,8 @@ public:
     virtual void cross_entropy(const CrossEntropy& args) = 0;
     /// Squared error. correct receives the mean |error| over K, summed over samples.
     virtual void mean_squared_error(const Regression& args) = 0;
-    /// Binary cross-entropy on logits; targets in [0, 1]. correct receives the outputs on the right side of 0.5,
-    /// averaged over K.
+    /// Binary cross-entropy on logits; targets in [0, 1]. correct receives the outputs on the right side of
+    /// 0.5, averaged over K.
     virtual void binary_cross_entropy(const Regression& args) = 0;
 
     /// y (+)= a·x.
@@ -176,8 +190,10 @@ public:
 
     /// Element i depends on its index first + i alone: normal by Box-Muller from block first + i, uniform in
     /// [low, high) from word first + i.
-    virtual void fill_normal(const RandomStream& stream, std::int64_t first, float mean, float std, View y) = 0;
-    virtual void fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high, View y) = 0;
+    virtual void fill_normal(const RandomStream& stream, std::int64_t first, float mean, float std,
+                             View y) = 0;
+    virtual void fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high,
+                              View y) = 0;
 
     /// *sum += Σ x², in double, in blocks of fixed size. Not finite where x is not.
     virtual void sum_squares(View x, double* sum) = 0;

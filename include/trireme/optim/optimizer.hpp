@@ -14,8 +14,8 @@
 namespace trireme {
 
 struct OptimizerOptions {
-    std::string name = "adamw";    ///< sgd, adam, adamw
-    double lr = 1e-3;              ///< for the log only: the schedule hands the current value to update()
+    std::string name = "adamw";  ///< sgd, adam, adamw
+    double lr = 1e-3;            ///< for the log only: the schedule hands the current value to update()
     double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
     double momentum = 0, dampening = 0;
     bool nesterov = false;
@@ -25,8 +25,8 @@ struct OptimizerOptions {
 /// What an update is about, the same for every interval.
 struct UpdateInfo {
     double lr = 0;
-    std::int64_t step = 1;          ///< number of this applied update, from 1
-    double gradient_scale = 1;      ///< unscaling and clipping
+    std::int64_t step = 1;      ///< number of this applied update, from 1
+    double gradient_scale = 1;  ///< unscaling and clipping
 };
 
 class Optimizer {
@@ -34,8 +34,8 @@ public:
     virtual ~Optimizer() = default;
     /// Names of the columns it keeps, in the order update() expects them: {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
-    /// Updates the weights of an interval whose parameters all decay or all do not. *norm_squared (absent: none)
-    /// receives the sum of squares of the scaled gradient.
+    /// Updates the weights of an interval whose parameters all decay or all do not. *norm_squared (absent:
+    /// none) receives the sum of squares of the scaled gradient.
     virtual void update(Ops& ops, Arena& arena, Range place, bool decay, const UpdateInfo& info,
                         double* norm_squared) const = 0;
 };
@@ -43,8 +43,8 @@ public:
 /// @throws Error (bad_usage) naming key and value when they are unknown or out of range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
-/// One update of all parameters: weights by the optimizer, statistics by their running average. One fused pass per
-/// run of like parameters. Returns the squared norm of the scaled gradient when `want_norm`, else 0.
+/// One update of all parameters: weights by the optimizer, statistics by their running average. One fused
+/// pass per run of like parameters. Returns the squared norm of the scaled gradient when `want_norm`, else 0.
 class UpdatePass {
 public:
     UpdatePass(const Optimizer& optimizer, const ParameterTable& table)

@@ -7,13 +7,13 @@
 namespace trireme {
 
 struct ScheduleOptions {
-    std::string name = "constant";    ///< constant, cosine, linear, step
-    double base_lr = 1e-3;            ///< peak, after scaling by the batch
-    double min_lr = 0;                ///< floor, reached at the horizon and kept past it
-    std::int64_t horizon = 1;         ///< updates until the end of the schedule
-    std::int64_t warmup = 0;          ///< updates of linear warm-up; the warmup-th update has the peak
-    std::int64_t step_size = 1;       ///< step: updates between two drops
-    double gamma = 0.1;               ///< step: factor of each drop
+    std::string name = "constant";  ///< constant, cosine, linear, step
+    double base_lr = 1e-3;          ///< peak, after scaling by the batch
+    double min_lr = 0;              ///< floor, reached at the horizon and kept past it
+    std::int64_t horizon = 1;       ///< updates until the end of the schedule
+    std::int64_t warmup = 0;        ///< updates of linear warm-up; the warmup-th update has the peak
+    std::int64_t step_size = 1;     ///< step: updates between two drops
+    double gamma = 0.1;             ///< step: factor of each drop
 };
 
 class Schedule {
@@ -31,8 +31,8 @@ private:
     ScheduleOptions options_;
 };
 
-/// Factor on the learning rate for a global batch against the batch it was tuned for: none 1; linear batch/base
-/// (Goyal et al. 2017); sqrt √(batch/base). @throws Error (bad_usage) on another rule.
+/// Factor on the learning rate for a global batch against the batch it was tuned for: none 1; linear
+/// batch/base (Goyal et al. 2017); sqrt √(batch/base). @throws Error (bad_usage) on another rule.
 double lr_scale(const std::string& rule, std::int64_t batch, std::int64_t base_batch);
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
-// The one order in which lane gradients are summed in the reproducible mode: a binary tree over the V lanes whose
-// node (level, index) covers lanes [index·2^level, (index+1)·2^level), cut off at V. The tree depends on V alone, so
-// whoever computes a node, and on however many ranks, gets the same bits.
+// The one order in which lane gradients are summed in the reproducible mode: a binary tree over the V lanes
+// whose node (level, index) covers lanes [index·2^level, (index+1)·2^level), cut off at V. The tree depends
+// on V alone, so whoever computes a node, and on however many ranks, gets the same bits.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct LaneNode {
     friend bool operator==(const LaneNode&, const LaneNode&) = default;
 };
 
-/// Sums that arrive in lane order, as a stack of nodes: each new node is joined with the one before while both are
-/// children of the same parent.
+/// Sums that arrive in lane order, as a stack of nodes: each new node is joined with the one before while
+/// both are children of the same parent.
 class LaneStack {
 public:
     explicit LaneStack(std::int64_t lanes) : lanes_(lanes) {}
 
     void clear() { nodes_.clear(); }
-    /// Pushes a node; returns how many times the top had to be added to the one below it (and was then dropped).
+    /// Pushes a node; returns how many times the top had to be added to the one below it (and was then
+    /// dropped).
     int push(LaneNode node);
     const std::vector<LaneNode>& nodes() const { return nodes_; }
     int depth() const { return static_cast<int>(nodes_.size()); }

@@ -1,5 +1,5 @@
-// Sums the gradients of all lanes of all ranks into the arena's gradient column. The trainer runs lanes; the reducer
-// says where each lane's gradients go, and what must happen before the update.
+// Sums the gradients of all lanes of all ranks into the arena's gradient column. The trainer runs lanes; the
+// reducer says where each lane's gradients go, and what must happen before the update.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace trireme {
 
 struct ReducerOptions {
-    std::int64_t lanes = 1;          ///< V, of the whole step
-    Range my_lanes;                  ///< those that this rank executes
-    int workers = 1;                 ///< lanes that run side by side on this rank
+    std::int64_t lanes = 1;  ///< V, of the whole step
+    Range my_lanes;          ///< those that this rank executes
+    int workers = 1;         ///< lanes that run side by side on this rank
     bool reproducible = false;
-    bool overlap = false;            ///< reduce buckets in a thread of their own while backward goes on
+    bool overlap = false;  ///< reduce buckets in a thread of their own while backward goes on
     std::int64_t bucket_bytes = 25 << 20;
 };
 
@@ -38,9 +38,11 @@ public:
     /// Called by the worker before and after each of its lanes, empty ones included (those add nothing).
     virtual Target begin_lane(int worker, std::int64_t lane) = 0;
     virtual void end_lane(Ops& ops, int worker, std::int64_t lane, bool empty) = 0;
-    /// In the backward pass of this rank's last lane that has samples: everything below this offset is complete.
+    /// In the backward pass of this rank's last lane that has samples: everything below this offset is
+    /// complete.
     virtual void finished_below(std::int64_t offset) = 0;
-    /// After all lanes: waits until the gradient column holds the sum over all lanes of all ranks. Collective.
+    /// After all lanes: waits until the gradient column holds the sum over all lanes of all ranks.
+    /// Collective.
     virtual void finish_step(Ops& ops) = 0;
 
     /// Collectives over gradients so far, for tests and profiles.

@@ -1,5 +1,5 @@
-// Flat columns over the parameter table: weights, gradients, optimizer moments. A Range of a column is what buckets,
-// shards, updates and checkpoints are made of.
+// Flat columns over the parameter table: weights, gradients, optimizer moments. A Range of a column is what
+// buckets, shards, updates and checkpoints are made of.
 #pragma once
 
 #include <string>

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Buckets for gradient reduction, in arena order: they cover the arena, end where a parameter (with its gap) ends,
-/// and hold at most `max_bytes` of float32 unless a single parameter is larger.
+/// Buckets for gradient reduction, in arena order: they cover the arena, end where a parameter (with its gap)
+/// ends, and hold at most `max_bytes` of float32 unless a single parameter is larger.
 std::vector<Range> make_buckets(const ParameterTable& table, std::int64_t max_bytes);
 
 /// A run of neighbouring parameters that one update rule fits.

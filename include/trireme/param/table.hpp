@@ -1,5 +1,5 @@
-// The parameter table: every fact about every parameter, in one place. Nothing else knows where a parameter lies in
-// the arena, whether it decays, or how it starts.
+// The parameter table: every fact about every parameter, in one place. Nothing else knows where a parameter
+// lies in the arena, whether it decays, or how it starts.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace trireme {
 
-/// A weight follows its gradient; a statistic (BatchNorm's running mean and variance) follows the average that the
-/// lanes put into its place in the gradient column. Both are reduced alike.
+/// A weight follows its gradient; a statistic (BatchNorm's running mean and variance) follows the average
+/// that the lanes put into its place in the gradient column. Both are reduced alike.
 enum class Role { weight, statistic };
 
 enum class InitKind { kaiming, xavier, normal, constant };
 
 struct Init {
     InitKind kind = InitKind::constant;
-    float value = 0;           ///< constant: the value; normal: the standard deviation
-    std::int64_t fan_in = 1;   ///< summands of one output
+    float value = 0;          ///< constant: the value; normal: the standard deviation
+    std::int64_t fan_in = 1;  ///< summands of one output
     std::int64_t fan_out = 1;
 };
 
 struct Parameter {
-    std::string name;     ///< "3.conv.weight"
-    Shape shape;          ///< whole, unsharded
+    std::string name;  ///< "3.conv.weight"
+    Shape shape;       ///< whole, unsharded
     Role role = Role::weight;
-    bool decay = false;   ///< weight decay applies (matrices and kernels)
+    bool decay = false;  ///< weight decay applies (matrices and kernels)
     Init init{};
-    float average = 0.1F; ///< statistic: how far it follows one step
-    Range part{};         ///< the interval of the flattened whole that is held here
+    float average = 0.1F;  ///< statistic: how far it follows one step
+    Range part{};          ///< the interval of the flattened whole that is held here
     Range place{};         ///< where that part lies in the arena; set by ParameterTable::lay_out
 };
 
@@ -43,8 +43,8 @@ public:
     /// @throws Error (bad_usage) when the name is taken.
     ParameterId add(Parameter parameter);
 
-    /// Places all parameters, last added first: the order in which backward finishes gradients. Each starts at a
-    /// multiple of 16 elements (64 bytes of float32); the gaps stay zero in every column.
+    /// Places all parameters, last added first: the order in which backward finishes gradients. Each starts
+    /// at a multiple of 16 elements (64 bytes of float32); the gaps stay zero in every column.
     void lay_out();
 
     const std::vector<Parameter>& all() const { return parameters_; }
@@ -54,9 +54,11 @@ public:
     std::int64_t arena_size() const { return arena_size_; }
     /// Elements of all weights, gaps and statistics excluded.
     std::int64_t weight_count() const;
-    /// Everything below this arena offset is finished once backward is through with parameter `id` and all later
-    /// ones.
-    std::int64_t finished_after(ParameterId id) const { return id > 0 ? (*this)[id - 1].place.begin : arena_size_; }
+    /// Everything below this arena offset is finished once backward is through with parameter `id` and all
+    /// later ones.
+    std::int64_t finished_after(ParameterId id) const {
+        return id > 0 ? (*this)[id - 1].place.begin : arena_size_;
+    }
 
 private:
     std::vector<Parameter> parameters_;

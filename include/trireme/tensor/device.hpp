@@ -57,7 +57,8 @@ public:
     virtual bool host_memory() const = 0;
 };
 
-/// "cpu", or "auto": the best that this build and machine have. "cuda" where it is not built is an error that says so.
+/// "cpu", or "auto": the best that this build and machine have. "cuda" where it is not built is an error that
+/// says so.
 std::unique_ptr<Device> make_device(const std::string& kind);
 
 }  // namespace trireme

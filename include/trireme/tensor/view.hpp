@@ -1,5 +1,5 @@
-// A non-owning tensor: where the elements lie, their type and extents. Elements are contiguous, outermost first;
-// activations with two spatial extents are kept channels-last (see ops.hpp).
+// A non-owning tensor: where the elements lie, their type and extents. Elements are contiguous, outermost
+// first; activations with two spatial extents are kept channels-last (see ops.hpp).
 #pragma once
 
 #include <cassert>

@@ -1,5 +1,6 @@
-// The configuration: one plain struct, section by section, and the table that ties its fields to keys. The table is
-// the only list of keys: parsing, defaults, --help, config.ini and doc/configuration.md all come from it.
+// The configuration: one plain struct, section by section, and the table that ties its fields to keys. The
+// table is the only list of keys: parsing, defaults, --help, config.ini and doc/configuration.md all come
+// from it.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,14 @@ struct Every {
 
 struct Config {
     struct {
-        std::string dir;               ///< empty: runs/<name of the configuration file>
+        std::string dir;  ///< empty: runs/<name of the configuration file>
         std::uint64_t seed = 1;
         std::string device = "auto";
-        int threads = 0;               ///< 0: auto, this rank's share of the cores it may use
+        int threads = 0;  ///< 0: auto, this rank's share of the cores it may use
         std::string log = "info";
         bool trace_samples = false;
-        std::string resume = "auto";   ///< auto, none, or a checkpoint
-        std::string progress = "auto"; ///< auto: on a terminal; on; off
+        std::string resume = "auto";    ///< auto, none, or a checkpoint
+        std::string progress = "auto";  ///< auto: on a terminal; on; off
     } run;
     struct {
         std::string train, valid, test;
@@ -40,11 +41,11 @@ struct Config {
         std::string augment = "none";  ///< none, or "crop=4 flip"
     } data;
     struct {
-        std::string arch = "mlp";                  ///< a preset; unused where there are layer lines
+        std::string arch = "mlp";  ///< a preset; unused where there are layer lines
         std::vector<std::string> layers;
-        std::vector<std::int64_t> width = {128};   ///< mlp: one width, or one per hidden layer
-        std::int64_t depth = 2;                    ///< mlp: hidden layers where width is one number
-        std::int64_t channels = 0;                 ///< cnn, resnet18: channels of the first stage; 0: the preset's
+        std::vector<std::int64_t> width = {128};  ///< mlp: one width, or one per hidden layer
+        std::int64_t depth = 2;                   ///< mlp: hidden layers where width is one number
+        std::int64_t channels = 0;  ///< cnn, resnet18: channels of the first stage; 0: the preset's
         std::string activation = "relu";
         double dropout = 0;
         bool batchnorm = false;
@@ -53,19 +54,19 @@ struct Config {
     } model;
     struct {
         std::int64_t epochs = 0;
-        std::int64_t max_steps = 0;    ///< 0: none
+        std::int64_t max_steps = 0;  ///< 0: none
         std::int64_t batch = 64;
-        std::int64_t lanes = 0;        ///< 0: auto
-        std::int64_t lane_batch = 0;   ///< 0: no bound
-        int lane_threads = 0;          ///< 0: auto, run.threads; 1 in the reproducible mode
+        std::int64_t lanes = 0;       ///< 0: auto
+        std::int64_t lane_batch = 0;  ///< 0: no bound
+        int lane_threads = 0;         ///< 0: auto, run.threads; 1 in the reproducible mode
         std::string precision = "fp32";
         double clip_norm = 0;
         double label_smoothing = 0;
         std::int64_t ignore_index = -100;
         std::string reduction = "fast";
         Every eval_every = {.epochs = 1};
-        std::int64_t early_stop = 0;   ///< validations without a better metric; 0: off
-        std::int64_t log_every = 1;    ///< steps between two step lines in metrics.jsonl
+        std::int64_t early_stop = 0;  ///< validations without a better metric; 0: off
+        std::int64_t log_every = 1;   ///< steps between two step lines in metrics.jsonl
     } train;
     struct {
         std::string name = "adamw";
@@ -83,33 +84,34 @@ struct Config {
         std::int64_t warmup_steps = 0;
         double warmup_epochs = 0;
         double min_lr = 0;
-        std::int64_t steps = 0;        ///< horizon; 0: epochs x steps per epoch, or max_steps
-        std::int64_t step_size = 0;    ///< step: updates between two drops; 0: a third of the horizon
+        std::int64_t steps = 0;      ///< horizon; 0: epochs x steps per epoch, or max_steps
+        std::int64_t step_size = 0;  ///< step: updates between two drops; 0: a third of the horizon
         double gamma = 0.1;
     } schedule;
     struct {
         double bucket_mb = 25;
-        std::string overlap = "auto";  ///< reduce while backward goes on: auto (where a core is spare), on, off
+        std::string overlap =
+            "auto";  ///< reduce while backward goes on: auto (where a core is spare), on, off
     } parallel;
     struct {
         Every every = {.epochs = 1};
         std::int64_t keep = 3;
-        std::string best = "auto";     ///< auto: accuracy where there is one, else loss; accuracy; loss
+        std::string best = "auto";  ///< auto: accuracy where there is one, else loss; accuracy; loss
     } checkpoint;
 };
 
 /// One row of the table.
 struct ConfigKey {
-    std::string key;         ///< "train.batch"
-    std::string fallback;    ///< the default, as text
-    std::string help;        ///< one sentence, with the accepted values
-    bool repeated = false;   ///< may be given several times (model.layer)
-    bool planned = false;    ///< announced, but nothing except the default is built yet
+    std::string key;        ///< "train.batch"
+    std::string fallback;   ///< the default, as text
+    std::string help;       ///< one sentence, with the accepted values
+    bool repeated = false;  ///< may be given several times (model.layer)
+    bool planned = false;   ///< announced, but nothing except the default is built yet
 };
 const std::vector<ConfigKey>& config_keys();
 
-/// Sets one field. @throws Error (bad_usage) naming key, value and what was expected; for unknown keys with the
-/// nearest known one; for planned keys with anything but the default.
+/// Sets one field. @throws Error (bad_usage) naming key, value and what was expected; for unknown keys with
+/// the nearest known one; for planned keys with anything but the default.
 void set_config(Config& config, const std::string& key, const std::string& value);
 /// The field as text.
 std::string get_config(const Config& config, const std::string& key);
@@ -120,7 +122,8 @@ void check_config(const Config& config);
 /// INI text with every key of the struct in table order, re-runnable as it stands.
 std::string config_text(const Config& config);
 /// Reads what config_text wrote (or a person did): sections, key = value, # and ; comments, repeated keys.
-std::vector<std::pair<std::string, std::string>> parse_ini(const std::string& text, const std::string& source);
+std::vector<std::pair<std::string, std::string>> parse_ini(const std::string& text,
+                                                           const std::string& source);
 Config config_from_text(const std::string& text, const std::string& source);
 
 /// The keys in which two configurations differ: "train.batch: 64 -> 128".

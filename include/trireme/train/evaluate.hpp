@@ -13,7 +13,7 @@ namespace trireme {
 struct EvalResult {
     double loss = 0;
     std::int64_t count = 0;
-    bool has_accuracy = false;   ///< classification; otherwise `error` is the mean absolute error
+    bool has_accuracy = false;  ///< classification; otherwise `error` is the mean absolute error
     double accuracy = 0, error = 0;
 };
 

@@ -36,7 +36,8 @@ public:
     void checkpoint(const SavedCheckpoint& saved);
     void end(const std::string& reason, std::int64_t steps, const Position& position, double seconds);
 
-    /// Drops lines of steps after `step` (they belong to work that is lost and done again) and a cut-off last line.
+    /// Drops lines of steps after `step` (they belong to work that is lost and done again) and a cut-off last
+    /// line.
     static void rewind(const std::string& run_dir, std::int64_t step);
 
 private:

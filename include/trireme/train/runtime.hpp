@@ -15,8 +15,8 @@ struct Runtime {
     Mesh& mesh;
     Device& device;
     const Log& log;
-    int threads = 1;                          ///< compute threads of this rank
-    std::function<bool()> stop_requested;     ///< SIGTERM or SIGUSR1 has reached this process
+    int threads = 1;                       ///< compute threads of this rank
+    std::function<bool()> stop_requested;  ///< SIGTERM or SIGUSR1 has reached this process
 };
 
 }  // namespace trireme

@@ -38,11 +38,12 @@ private:
     Crew crew_;
 };
 
-/// Sums over samples, reduced over all ranks: one slot per lane, so that adding them up gives the same bits on any
-/// number of ranks.
+/// Sums over samples, reduced over all ranks: one slot per lane, so that adding them up gives the same bits
+/// on any number of ranks.
 class LaneSums {
 public:
-    explicit LaneSums(std::int64_t lanes) : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
+    explicit LaneSums(std::int64_t lanes)
+        : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
 
     static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
 
@@ -63,23 +64,24 @@ private:
 };
 
 struct StepOptions {
-    double clip_norm = 0;        ///< 0: off
+    double clip_norm = 0;  ///< 0: off
     std::uint64_t seed = 1;
 };
 
 /// What a step needs to know about where it stands.
 struct StepRequest {
     double lr = 0;
-    std::int64_t updates = 0;    ///< applied before this one
-    std::int64_t attempt = 0;    ///< steps before this one: the dropout key
+    std::int64_t updates = 0;  ///< applied before this one
+    std::int64_t attempt = 0;  ///< steps before this one: the dropout key
     std::int64_t batch_samples = 0;
-    bool flags[LaneSums::extras] = {};  ///< this rank's wishes (stop, evaluate, save); any rank's wish is everybody's
+    bool flags[LaneSums::extras] =
+        {};  ///< this rank's wishes (stop, evaluate, save); any rank's wish is everybody's
 };
 
 struct StepResult {
-    double loss = 0;             ///< mean over the samples that count
+    double loss = 0;  ///< mean over the samples that count
     double count = 0, correct = 0;
-    double gradient_norm = 0;    ///< global, before clipping
+    double gradient_norm = 0;  ///< global, before clipping
     bool flags[LaneSums::extras] = {};
     double exposed_seconds = 0;  ///< spent waiting for the reduction
 };
@@ -90,7 +92,8 @@ public:
     TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, const Optimizer& optimizer,
               GradientReducer& reducer, std::int64_t lanes, StepOptions options);
 
-    /// Lanes, reduce, finite check, clip, update. `lanes`: this rank's lanes of the step, in order. Collective.
+    /// Lanes, reduce, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
+    /// Collective.
     /// @throws Error (failed, all ranks) when loss or gradient is not finite.
     StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
 

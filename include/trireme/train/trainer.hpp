@@ -10,7 +10,7 @@
 namespace trireme {
 
 struct TrainOutcome {
-    std::string reason;          ///< completed, max_steps, early_stop, nothing_to_do, signal
+    std::string reason;  ///< completed, max_steps, early_stop, nothing_to_do, signal
     Position position;
     bool to_be_continued = false;  ///< stopped by a signal with a checkpoint saved: exit status 75
 };

@@ -1,0 +1,116 @@
+// The step itself, without files around it: what it computes and that it allocates nothing once it is warm.
+#include <mpi.h>
+
+#include <cmath>
+
+#include "comm/mpi_communicator.hpp"
+#include "support/allocations.hpp"
+#include "support/data_files.hpp"
+#include "support/lanes.hpp"
+#include "support/process.hpp"
+#include "trireme/base/error.hpp"
+#include "trireme/io/hdf5.hpp"
+#include "trireme/train/step.hpp"
+
+using namespace trireme;
+using namespace trireme::testing;
+
+namespace {
+
+/// A training set of random images in a file, and everything between it and the update.
+struct Pipeline {
+    Pipeline(const std::vector<std::string>& layers, bool reproducible, int workers, double clip, std::int64_t lanes)
+        : comm(MPI_COMM_SELF, false), rig(layers, {1, 8, 8}, 4, 16), arena(*rig.device, rig.model.table(), {"m", "v"}) {
+        const std::string path = (folder.path() / "train-0.h5").string();
+        io::File file(path, io::Access::create);
+        std::vector<float> x;
+        for (const double value : random_values(48 * 64, 3)) x.push_back(static_cast<float>(value));
+        const std::vector<std::int32_t> y = random_labels(48, 4, 4);
+        file.create("/x", DType::f32, {48, 1, 8, 8}).write_rows({0, 48}, DType::f32, x.data());
+        file.create("/y", DType::i32, {48}).write_rows({0, 48}, DType::i32, y.data());
+        file.close();
+
+        const EpochPlan plan{48, 16, lanes, false};
+        loader = std::make_unique<Loader>(open_dataset(comm, path, "/x", "/y"),
+                                          LoaderOptions{.plan = plan, .my_lanes = {0, lanes}, .classes = 4});
+        runner = std::make_unique<LaneRunner>(*rig.device, rig.model, arena.weights, workers, 1);
+        optimizer = make_optimizer({.name = "adamw", .weight_decay = 0.01});
+        reducer = make_reducer(comm, *rig.device, rig.model.table(), arena,
+                               {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
+        step = std::make_unique<TrainStep>(comm, *runner, arena, *optimizer, *reducer, lanes, StepOptions{clip, 1});
+        rig.model.initialize(*rig.ops, arena.weights, 1);
+        loader->start(0, 0);
+    }
+
+    StepResult next() {
+        const StepResult result =
+            step->run(loader->next_step(), {.lr = 1e-3, .updates = done, .attempt = done, .batch_samples = 16});
+        ++done;
+        return result;
+    }
+
+    TempDir folder;
+    MpiCommunicator comm;
+    Rig rig;
+    Arena arena;
+    std::unique_ptr<Loader> loader;
+    std::unique_ptr<LaneRunner> runner;
+    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<GradientReducer> reducer;
+    std::unique_ptr<TrainStep> step;
+    std::int64_t done = 0;
+};
+
+const std::vector<std::string> mlp = {"flatten", "linear out=32", "relu", "dropout p=0.2", "linear out=classes"};
+const std::vector<std::string> cnn = {"conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2",
+                                      "residual", "conv out=4 kernel=3 padding=1", "gelu", "end", "flatten",
+                                      "linear out=classes"};
+
+}  // namespace
+
+TEST_CASE("a steady step allocates nothing", "[unit][train]") {
+    const auto layers = GENERATE(0, 1) == 0 ? mlp : cnn;
+    const auto reproducible = GENERATE(false, true);
+    const auto clip = GENERATE(0.0, 1.0);
+    Pipeline pipeline(layers, reproducible, reproducible ? 2 : 1, clip, 4);
+    for (int warm = 0; warm < 2; ++warm) pipeline.next();
+    count_allocations();
+    for (int steady = 0; steady < 7; ++steady) pipeline.next();
+    const Allocations found = allocations();
+    CHECK(found.ours == 0);
+    CHECK(found.live == 0);
+}
+
+TEST_CASE("the counter counts", "[unit][train]") {
+    count_allocations();
+    const auto kept = std::make_unique<std::vector<int>>(100);
+    CHECK(allocations().ours == 2);
+    CHECK(allocations().live == 2);
+}
+
+TEST_CASE("lanes and workers change nothing but rounding", "[unit][train]") {
+    Pipeline whole(mlp, false, 1, 0.5, 1), lanes(mlp, false, 1, 0.5, 5), tree(mlp, true, 3, 0.5, 5);
+    for (int i = 0; i < 4; ++i) {
+        const StepResult a = whole.next(), b = lanes.next(), c = tree.next();
+        CHECK(a.count == 16);
+        CHECK(b.loss == Approx(a.loss).epsilon(1e-5));
+        CHECK(c.loss == Approx(a.loss).epsilon(1e-5));
+        CHECK(b.gradient_norm == Approx(a.gradient_norm).epsilon(1e-4));
+        CHECK(c.gradient_norm == Approx(a.gradient_norm).epsilon(1e-4));
+    }
+}
+
+TEST_CASE("a step that diverges says so before it spoils the weights", "[unit][train]") {
+    Pipeline pipeline(mlp, false, 1, 1.0, 2);
+    pipeline.next();
+    float& w = pipeline.arena.weights.whole().as<float>()[0];
+    w = std::numeric_limits<float>::infinity();
+    try {
+        pipeline.next();
+        FAIL("nothing was thrown");
+    } catch (const Error& error) {
+        CHECK(error.status() == Status::failed);
+        CHECK(error.scope() == Scope::all_ranks);
+        CHECK_THAT(error.what(), contains("diverged"));
+    }
+}
