@@ -41,36 +41,45 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
     return all_reduce_value(world, seconds[static_cast<std::size_t>(repetitions / 2)], Reduce::max);
 }
 
-double gemm_seconds(Runtime& runtime, Ops& ops, const Work::Gemm& gemm) {
-    const Buffer a = random_floats(runtime, ops, gemm.m * gemm.k),
-                 b = random_floats(runtime, ops, gemm.k * gemm.n);
-    const Buffer c = floats(runtime.device, gemm.m * gemm.n);
+Product::Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm)
+    : a_(random_floats(runtime, ops, gemm.m * gemm.k)),
+      b_(random_floats(runtime, ops, gemm.k * gemm.n)),
+      c_(floats(runtime.device, gemm.m * gemm.n)) {
     const auto matrix = [](const Buffer& buffer, std::int64_t rows, std::int64_t columns, bool transposed) {
         return view_of(buffer.as<float>(), transposed ? Shape{columns, rows} : Shape{rows, columns});
     };
-    const Matmul args{.a = matrix(a, gemm.m, gemm.k, gemm.transpose_a),
-                      .b = matrix(b, gemm.k, gemm.n, gemm.transpose_b),
-                      .c = matrix(c, gemm.m, gemm.n, false),
+    const Matmul args{.a = matrix(a_, gemm.m, gemm.k, gemm.transpose_a),
+                      .b = matrix(b_, gemm.k, gemm.n, gemm.transpose_b),
+                      .c = matrix(c_, gemm.m, gemm.n, false),
                       .transpose_a = gemm.transpose_a,
                       .transpose_b = gemm.transpose_b};
-    return seconds_of(runtime.session.world(), [&] { ops.matmul(args); });
+    action_ = [&ops, args] { ops.matmul(args); };
 }
 
-double conv_seconds(Runtime& runtime, Ops& ops, const Work::Conv& conv) {
-    const Window& w = conv.window;
-    const Shape in{w.n, w.c, w.h, w.w}, out{w.n, w.out, w.out_h(), w.out_w()};
-    const Shape kernel{w.out, w.c / w.groups, w.kernel_h, w.kernel_w};
-    const Buffer x = random_floats(runtime, ops, in.count()), y = random_floats(runtime, ops, out.count());
-    const Buffer k = random_floats(runtime, ops, kernel.count());
-    const View xv = view_of(x.as<float>(), in), yv = view_of(y.as<float>(), out),
-               kv = view_of(k.as<float>(), kernel);
+Product::Product(Runtime& runtime, Ops& ops, const Work::Conv& conv) {
+    const Window window = conv.window;
+    const Shape in{window.n, window.c, window.h, window.w};
+    const Shape out{window.n, window.out, window.out_h(), window.out_w()};
+    const Shape extents{window.out, window.c / window.groups, window.kernel_h, window.kernel_w};
+    a_ = random_floats(runtime, ops, in.count());
+    b_ = random_floats(runtime, ops, extents.count());
+    c_ = random_floats(runtime, ops, out.count());
+    const View x = view_of(a_.as<float>(), in), y = view_of(c_.as<float>(), out);
+    const View kernel = view_of(b_.as<float>(), extents);
+    if (conv.pass == Work::ConvPass::forward)
+        action_ = [=, &ops] { ops.conv_forward(window, x, kernel, {}, Activation::none, y); };
+    else if (conv.pass == Work::ConvPass::backward_data)
+        action_ = [=, &ops] { ops.conv_backward_data(window, y, kernel, x); };
+    else
+        action_ = [=, &ops] { ops.conv_backward_weights(window, x, y, kernel, false); };
+}
+
+double sweep_seconds(Runtime& runtime, Ops& ops, const Work& work) {
+    std::vector<Product> products;
+    for (const Work::Gemm& gemm : work.gemms) products.emplace_back(runtime, ops, gemm);
+    for (const Work::Conv& conv : work.convs) products.emplace_back(runtime, ops, conv);
     return seconds_of(runtime.session.world(), [&] {
-        if (conv.pass == Work::ConvPass::forward)
-            ops.conv_forward(w, xv, kv, {}, Activation::none, yv);
-        else if (conv.pass == Work::ConvPass::backward_data)
-            ops.conv_backward_data(w, yv, kv, xv);
-        else
-            ops.conv_backward_weights(w, xv, yv, kv, false);
+        for (const Product& product : products) product.run();
     });
 }
 

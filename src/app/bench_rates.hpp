@@ -13,9 +13,27 @@ namespace trireme::app {
 /// the slowest rank, since all ranks work at the same time and share the memory. Collective.
 double seconds_of(Communicator& world, const std::function<void()>& action, double budget = 0.3);
 
-/// Seconds of one matrix product or convolution pass of this shape, alone. Collective.
-double gemm_seconds(Runtime& runtime, Ops& ops, const Work::Gemm& gemm);
-double conv_seconds(Runtime& runtime, Ops& ops, const Work::Conv& conv);
+/// A matrix product or a convolution pass with operands of its own, to be run again and again.
+class Product {
+public:
+    Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm);
+    Product(Runtime& runtime, Ops& ops, const Work::Conv& conv);
+    void run() const { action_(); }
+
+private:
+    Buffer a_, b_, c_;
+    std::function<void()> action_;
+};
+
+/// Seconds of one product of this shape, alone: its operands stay in cache where they fit. Collective.
+template <class Shape>
+double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape) {
+    const Product product(runtime, ops, shape);
+    return seconds_of(runtime.session.world(), [&] { product.run(); });
+}
+/// Seconds of all products of a lane one after another, each with operands of its own, as a step meets them. Collective.
+double sweep_seconds(Runtime& runtime, Ops& ops, const Work& work);
+
 double flops_of(const Work::Gemm& gemm);
 double flops_of(const Work::Conv& conv);
 

@@ -117,8 +117,9 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
     // all-reduce.
     const Work work = model.work(bench.samples);
     double products = 0;
-    for (const Work::Gemm& gemm : work.gemms) products += gemm_seconds(runtime, ops, gemm);
-    for (const Work::Conv& conv : work.convs) products += conv_seconds(runtime, ops, conv);
+    for (const Work::Gemm& gemm : work.gemms) products += product_seconds(runtime, ops, gemm);
+    for (const Work::Conv& conv : work.convs) products += product_seconds(runtime, ops, conv);
+    const double sweep = sweep_seconds(runtime, ops, work);
     const double copy = copy_rate(runtime, ops);
     const auto lanes = static_cast<double>(bench.lanes);
     const double moved = lanes * work.bytes / copy;
@@ -134,7 +135,7 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
 
     Table table("<>>");
     table.add({"", "at the limit", "measured alone"});
-    table.add({"products and convolutions", row_time(lanes * products), row_time(lanes * products)});
+    table.add({"products and convolutions", row_time(lanes * products), row_time(lanes * sweep)});
     table.add({"activations, norms (" + bytes_text(lanes * work.bytes) + ")", row_time(moved), ""});
     table.add({"optimizer (" + bytes_text(update * copy) + ")", row_time(update), row_time(update_alone)});
     table.add({"reduction (" + bytes_text(4.0 * static_cast<double>(model.table().arena_size())) + ")",
@@ -146,7 +147,7 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
           std::to_string(threads.threads) + " thread" + (threads.threads > 1 ? "s" : "") + ", copy at " +
           fixed(copy / 1e9, 1) + " GB/s\n" + table.text() + "  ratio to the roofline " +
           fixed(measured / roofline, 3) + ", rest " +
-          row_time(measured - lanes * products - update_alone - reduction) + ", " +
+          row_time(measured - lanes * sweep - update_alone - reduction) + ", " +
           grouped(static_cast<std::int64_t>(static_cast<double>(all_lanes * bench.samples) / measured)) +
           " samples/s\n");
 }

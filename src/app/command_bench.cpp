@@ -33,14 +33,14 @@ void bench_gemm(Runtime& runtime, Ops& ops) {
     };
     for (const Work::Gemm& gemm : gemms)
         add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n,
-            gemm.k, gemm_seconds(runtime, ops, gemm), flops_of(gemm));
+            gemm.k, product_seconds(runtime, ops, gemm), flops_of(gemm));
     for (const Work::Conv& conv : convs) {
         const Window& w = conv.window;
         const char* pass = conv.pass == Work::ConvPass::forward         ? "conv"
                            : conv.pass == Work::ConvPass::backward_data ? "conv, to its input"
                                                                         : "conv, to its kernel";
         add(pass, w.n * w.out_h() * w.out_w(), w.out, w.c / w.groups * w.kernel_h * w.kernel_w,
-            conv_seconds(runtime, ops, conv), flops_of(conv));
+            product_seconds(runtime, ops, conv), flops_of(conv));
     }
     if (runtime.session.rank() == 0)
         print("float32, " + ops.description() + ", every rank at once\n" + table.text());
