@@ -173,6 +173,13 @@ void Trainer::build() {
     if (plan_.steps() == 0)
         throw usage_error("data.drop_last=true leaves no step: the " + std::to_string(plan_.samples) +
                           " samples of data.train are fewer than train.batch=" + std::to_string(plan_.batch));
+    if (resume_ && resume_->meta.position.step_in_epoch >= plan_.steps())
+        throw Error(Status::bad_data,
+                    "data.train=" + config_.data.train + ": the checkpoint stands after step " +
+                        std::to_string(resume_->meta.position.step_in_epoch) +
+                        " of an epoch, but here an epoch has only " + std::to_string(plan_.steps()) +
+                        ": these are not the samples that it was begun with",
+                    Scope::all_ranks);
     my_lanes_ = part_of({0, plan_.lanes}, ranks, data_ranks().rank());
     if (plan_.lanes < ranks)
         runtime_.log.warning(std::to_string(ranks - plan_.lanes) + " of " + std::to_string(ranks) +

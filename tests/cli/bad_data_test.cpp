@@ -1,5 +1,5 @@
-// Data files as users have them, through `train`: what is read alike, what is refused and how, and what may never be
-// saved.
+// Data files as users have them, through `train`: what is read alike, what is refused and how, and what may
+// never be saved.
 #include <cmath>
 
 #include "support/catch.hpp"
@@ -13,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Keys small_run(const std::string& train) {
-    return {{"data.train", train},  {"model.width", "8"},  {"model.depth", "1"}, {"train.batch", "10"},
-            {"train.epochs", "2"},  {"optim.name", "sgd"}, {"optim.lr", "0.05"}, {"run.threads", "1"}};
+    return {{"data.train", train}, {"model.width", "8"},  {"model.depth", "1"}, {"train.batch", "10"},
+            {"train.epochs", "2"}, {"optim.name", "sgd"}, {"optim.lr", "0.05"}, {"run.threads", "1"}};
 }
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
@@ -36,7 +36,8 @@ void require_refused(const Run& run, int ranks, const std::vector<std::string>& 
     REQUIRE_FALSE(fs::exists(run.dir() / "checkpoints"));
 }
 
-// A job that one rank ends: by status 3, with one message, and without a checkpoint that is not a number somewhere.
+// A job that one rank ends: by status 3, with one message, and without a checkpoint that is not a number
+// somewhere.
 void require_ended(const Run& run, int ranks, int status, const std::vector<std::string>& named) {
     const Result result = run.expect(status, ranks);
     INFO(ranks << " ranks\n" << result.err);
@@ -58,7 +59,10 @@ TEST_CASE("case 21: every stored type and byte order trains to the same bits", "
     const Samples samples = numbered_samples(50, Shape{5}, 3);
     const auto weights = [&](const std::string& name, const Storage& x, const Storage& y) {
         write_samples(folder / (name + ".h5"), samples, x, y);
-        return Run(folder / name, small_run(folder / (name + ".h5"))).with({{"optim.lr", "0.001"}}).finish(0).weights;
+        return Run(folder / name, small_run(folder / (name + ".h5")))
+            .with({{"optim.lr", "0.001"}})
+            .finish(0)
+            .weights;
     };
     const Tensors plain = weights("f4-i4", {DType::f32}, {DType::i32});
     REQUIRE(all_finite(plain));
@@ -77,7 +81,8 @@ TEST_CASE("case 21: labels that are texts are refused by name", "[cli-bad_data]"
     require_refused(Run(folder / "run", small_run(file)), 2, {file, "/y", "string"});
 }
 
-TEST_CASE("case 22: shards that do not fit together are refused before step 0 on every rank", "[cli-bad_data]") {
+TEST_CASE("case 22: shards that do not fit together are refused before step 0 on every rank",
+          "[cli-bad_data]") {
     const TempDir folder;
     const Samples samples = numbered_samples(100, Shape{1, 8, 8});
     const std::string pattern = write_shards(folder / "data", samples, {25, 25, 25, 25});
@@ -119,14 +124,17 @@ TEST_CASE("case 22: shards that do not fit together are refused before step 0 on
     }
 }
 
-TEST_CASE("case 23: compressed chunks train to the same bits, also read by two jobs at once", "[cli-bad_data]") {
+TEST_CASE("case 23: compressed chunks train to the same bits, also read by two jobs at once",
+          "[cli-bad_data]") {
     const TempDir folder;
     const Samples samples = clusters(20000, Shape{3}, 4);
     fs::create_directories(folder / "data");
     write_samples(folder / "data/plain.h5", samples);
-    write_samples(folder / "data/chunks.h5", samples, {DType::f32, false, 1000, 4}, {DType::i64, false, 1000, 4});
+    write_samples(folder / "data/chunks.h5", samples, {DType::f32, false, 1000, 4},
+                  {DType::i64, false, 1000, 4});
     fs::permissions(folder / "data", fs::perms::owner_read | fs::perms::owner_exec);
-    const Keys keys = {{"train.batch", "1000"}, {"train.epochs", "1"}, {"data.cache", "none"}, {"run.log", "warning"}};
+    const Keys keys = {
+        {"train.batch", "1000"}, {"train.epochs", "1"}, {"data.cache", "none"}, {"run.log", "warning"}};
     const Run plain = Run(folder / "plain", small_run(folder / "data/plain.h5")).with(keys);
     const Run chunks = Run(folder / "chunks", small_run(folder / "data/chunks.h5")).with(keys);
     const Run other = chunks.at(folder / "other");
@@ -151,23 +159,25 @@ TEST_CASE("case 24: a NaN in the input ends the run by file and row, and none is
     for (const int ranks : {0, 1, 2, 3})
         for (const std::string cache : {"memory", "none"})
             if (ranks != 1 || cache == "none")
-                require_ended(run.at(folder / (cache + std::to_string(ranks))).with({{"data.cache", cache}}), ranks, 3,
-                              {folder / "data/part-1.h5", "/x", "row 17", "nan"});
+                require_ended(run.at(folder / (cache + std::to_string(ranks))).with({{"data.cache", cache}}),
+                              ranks, 3, {folder / "data/part-1.h5", "/x", "row 17", "nan"});
     SECTION("while the statistics of the training set are taken") {
         require_refused(run.at(folder / "standard").with({{"data.normalize", "standard"}}), 2,
                         {folder / "data/part-1.h5", "/x", "row 17", "nan"});
     }
     SECTION("in the validation set") {
-        const Run clean = run.at(folder / "valid").with(
-            {{"data.train", folder / "data/part-0.h5"}, {"data.valid", folder / "data/part-1.h5"}});
+        const Run clean =
+            run.at(folder / "valid")
+                .with({{"data.train", folder / "data/part-0.h5"}, {"data.valid", folder / "data/part-1.h5"}});
         require_ended(clean, 2, 3, {folder / "data/part-1.h5", "/x", "row 17"});
     }
     SECTION("infinite targets") {
         Samples linear = linear_targets(30, 4, 1);
         linear.y[11] = INFINITY;
         write_samples(folder / "targets.h5", linear, {}, {DType::f32});
-        require_ended(run.at(folder / "targets").with({{"data.train", folder / "targets.h5"}, {"model.loss", "mse"}}),
-                      2, 3, {folder / "targets.h5", "/y", "row 11", "inf"});
+        require_ended(
+            run.at(folder / "targets").with({{"data.train", folder / "targets.h5"}, {"model.loss", "mse"}}),
+            2, 3, {folder / "targets.h5", "/y", "row 11", "inf"});
     }
 }
 
@@ -178,11 +188,12 @@ TEST_CASE("a run that diverges fails, says so, and saves nothing that is not fin
     for (const int ranks : {0, 2}) {
         const std::string on = std::to_string(ranks);
         require_ended(run.at(folder / ("loss" + on)).with({{"optim.lr", "1e30"}}), ranks, 1, {"diverged"});
-        require_ended(run.at(folder / ("clipped" + on)).with({{"optim.lr", "1e30"}, {"train.clip_norm", "1"}}), ranks, 1,
-                      {"diverged"});
+        require_ended(
+            run.at(folder / ("clipped" + on)).with({{"optim.lr", "1e30"}, {"train.clip_norm", "1"}}), ranks,
+            1, {"diverged"});
         // The update itself overflows, while loss and gradient are finite.
         require_ended(run.at(folder / ("update" + on)).with({{"optim.lr", "3e38"}}), ranks, 1, {"diverged"});
-        require_ended(run.at(folder / ("last" + on)).with({{"optim.lr", "3e38"}, {"train.max_steps", "1"}}), ranks, 1,
-                      {"diverged"});
+        require_ended(run.at(folder / ("last" + on)).with({{"optim.lr", "3e38"}, {"train.max_steps", "1"}}),
+                      ranks, 1, {"diverged"});
     }
 }

@@ -52,13 +52,16 @@ TEST_CASE("checkpoint.every and keep, eval_every in steps, and the end of the ru
     REQUIRE(step_checkpoints == 4);  // 2, 4, 6 and the end
 
     SECTION("never still saves at the end") {
-        const Run rare = run.at(folder / "rare").with({{"checkpoint.every", "never"}, {"train.eval_every", "never"}});
+        const Run rare =
+            run.at(folder / "rare").with({{"checkpoint.every", "never"}, {"train.eval_every", "never"}});
         rare.finish(0);
         REQUIRE(rare.saved_steps() == std::vector<std::int64_t>{7});
     }
     SECTION("by default once an epoch") {
-        const Run usual = Run(folder / "usual", {{"data.train", folder / "data.h5"}, {"model.width", "8"},
-                                                 {"train.batch", "8"}, {"train.epochs", "5"}});
+        const Run usual = Run(folder / "usual", {{"data.train", folder / "data.h5"},
+                                                 {"model.width", "8"},
+                                                 {"train.batch", "8"},
+                                                 {"train.epochs", "5"}});
         usual.finish(0);
         REQUIRE(usual.saved_steps() == std::vector<std::int64_t>{15, 20, 25});
         REQUIRE(usual.events("end").at(0).texts.at("reason") == "completed");
@@ -114,8 +117,8 @@ TEST_CASE("early stopping counts on over an interruption", "[cli-checkpoints]") 
 
 TEST_CASE("the validation at the end of a run is part of its last checkpoint", "[cli-checkpoints]") {
     const TempDir folder;
-    const Run run = past_the_best(folder).with({{"train.max_steps", "7"}, {"train.eval_every", "3 steps"},
-                                                {"checkpoint.every", "1 steps"}});
+    const Run run = past_the_best(folder).with(
+        {{"train.max_steps", "7"}, {"train.eval_every", "3 steps"}, {"checkpoint.every", "1 steps"}});
     const Checkpoint end = run.finish(2);
     REQUIRE(run.column("valid", "step") == std::vector<double>{3, 6, 7});
     REQUIRE(end.position.at("best_step") == 7);

@@ -9,11 +9,15 @@ using namespace trireme::testing;
 
 namespace {
 
-double softplus(double z) { return std::log1p(std::exp(z)); }
+double softplus(double z) {
+    return std::log1p(std::exp(z));
+}
 
 Keys plain(const std::string& data, const std::string& loss, const std::string& steps) {
-    return {{"data.train", data},      {"data.valid", data}, {"model.loss", loss},  {"model.layer", "linear out=outputs bias=false"},
-            {"model.init", "zeros"},   {"optim.name", "sgd"}, {"train.batch", "100"}, {"train.max_steps", steps},
+    return {{"data.train", data},           {"data.valid", data},
+            {"model.loss", loss},           {"model.layer", "linear out=outputs bias=false"},
+            {"model.init", "zeros"},        {"optim.name", "sgd"},
+            {"train.batch", "100"},         {"train.max_steps", steps},
             {"train.eval_every", "1 steps"}};
 }
 
@@ -24,10 +28,15 @@ TEST_CASE("regression learns a linear map, with targets [n] and [n, k]", "[cli-l
     for (const std::int64_t targets : {1, 3}) {
         const std::string data = folder / ("y" + std::to_string(targets) + ".h5");
         write_samples(data, linear_targets(200, 4, targets), {}, {DType::f64});
-        const Run run(folder / std::to_string(targets),
-                      {{"data.train", data}, {"data.valid", data}, {"model.loss", "mse"},
-                       {"model.layer", "linear out=outputs"}, {"optim.name", "sgd"}, {"optim.lr", "0.5"},
-                       {"optim.momentum", "0.5"}, {"train.batch", "50"}, {"train.epochs", "40"}});
+        const Run run(folder / std::to_string(targets), {{"data.train", data},
+                                                         {"data.valid", data},
+                                                         {"model.loss", "mse"},
+                                                         {"model.layer", "linear out=outputs"},
+                                                         {"optim.name", "sgd"},
+                                                         {"optim.lr", "0.5"},
+                                                         {"optim.momentum", "0.5"},
+                                                         {"train.batch", "50"},
+                                                         {"train.epochs", "40"}});
         const Checkpoint end = run.finish(2);
         const Event valid = run.events("valid").back();
         REQUIRE(valid["count"] == 200);
@@ -49,8 +58,8 @@ TEST_CASE("regression learns a linear map, with targets [n] and [n, k]", "[cli-l
 TEST_CASE("binary cross-entropy on logits, by hand", "[cli-losses]") {
     const TempDir folder;
     const std::string data = folder / "data.h5";
-    // x = 1 and targets (1, 0): the logits start at 0 and after one step of rate 4 are (1, -1): the gradient of a
-    // logit is (sigmoid - target) / 2, the loss being the mean over two outputs.
+    // x = 1 and targets (1, 0): the logits start at 0 and after one step of rate 4 are (1, -1): the gradient
+    // of a logit is (sigmoid - target) / 2, the loss being the mean over two outputs.
     write_samples(data, {Shape{1}, {1, 1, 1}, {1, 0, 1, 0, 1, 0}, 2});
     const Run run(folder / "run", plain(data, "bce", "2"));
     run.with({{"optim.lr", "4"}}).finish(2);
@@ -69,8 +78,8 @@ TEST_CASE("label smoothing, by hand", "[cli-losses]") {
     const Run run = Run(folder / "run", plain(data, "cross_entropy", "2"))
                         .with({{"optim.lr", "2"}, {"train.label_smoothing", "0.2"}});
     run.finish(2);
-    // Targets 0.9 and 0.1: the gradient of the logits of the samples with x = 1 is -+0.4, and half of them have it.
-    // After one step of rate 2 their logits are (0.4, -0.4); those of the others stay 0.
+    // Targets 0.9 and 0.1: the gradient of the logits of the samples with x = 1 is -+0.4, and half of them
+    // have it. After one step of rate 2 their logits are (0.4, -0.4); those of the others stay 0.
     const double smoothed = 0.9 * softplus(-0.8) + 0.1 * softplus(0.8);
     const std::vector<double> loss = run.column("step", "loss");
     REQUIRE(loss[0] == Approx(std::log(2.0)).epsilon(1e-6));
@@ -86,8 +95,9 @@ TEST_CASE("labels to be ignored count neither in the loss nor in the gradient", 
         // Samples that count are the second and the fifth; the others would pull hard.
         write_samples(data, {Shape{1}, {50, 1, -70, 60, 0, 90}, {ignored, 0, ignored, ignored, 1, ignored}});
         for (const int ranks : {0, 2, 3}) {
-            const Run run = Run(folder / (label + "on" + std::to_string(ranks)), plain(data, "cross_entropy", "2"))
-                                .with({{"optim.lr", "2"}, {"train.ignore_index", label}});
+            const Run run =
+                Run(folder / (label + "on" + std::to_string(ranks)), plain(data, "cross_entropy", "2"))
+                    .with({{"optim.lr", "2"}, {"train.ignore_index", label}});
             run.finish(ranks);
             // As with two samples: after one step of rate 2 the logits of the first are (0.5, -0.5).
             const std::vector<double> loss = run.column("step", "loss"), valid = run.column("valid", "loss");
@@ -141,7 +151,9 @@ TEST_CASE("targets and labels that the model was not made for are refused by fil
         REQUIRE(result.status == 3);
         REQUIRE_THAT(result.err, contains(narrow + ":/y: expected 3 numbers a sample"));
     }
-    REQUIRE_THAT(linear.with({{"data.train", narrow}, {"data.valid", narrow}, {"train.max_steps", "4"}}).expect(3, 2).err,
+    REQUIRE_THAT(linear.with({{"data.train", narrow}, {"data.valid", narrow}, {"train.max_steps", "4"}})
+                     .expect(3, 2)
+                     .err,
                  contains(narrow + ":/y"));
 
     const std::string few = folder / "few.h5", many = folder / "many.h5";

@@ -24,8 +24,12 @@ TEST_CASE("predictions agree with the accuracy of eval and do not depend on the 
     write_samples(folder / "train.h5", clusters(60, Shape{1, 8, 8}, 3));
     const Samples test = clusters(29, Shape{1, 8, 8}, 3, 7);
     const std::string shards = write_shards(folder / "test", test, {10, 0, 19});
-    const Run run(folder / "run", {{"data.train", folder / "train.h5"}, {"model.arch", "cnn"}, {"model.channels", "2"},
-                                   {"model.batchnorm", "true"}, {"train.batch", "16"}, {"train.epochs", "1"}});
+    const Run run(folder / "run", {{"data.train", folder / "train.h5"},
+                                   {"model.arch", "cnn"},
+                                   {"model.channels", "2"},
+                                   {"model.batchnorm", "true"},
+                                   {"train.batch", "16"},
+                                   {"train.epochs", "1"}});
     run.finish(2);
     const std::string checkpoint = run.checkpoint_path(run.saved_steps().back());
     const Event eval = evaluate(2, checkpoint, shards);
@@ -36,7 +40,8 @@ TEST_CASE("predictions agree with the accuracy of eval and do not depend on the 
         predict(ranks, checkpoint, shards, output);
         REQUIRE(read_shape(output, "/output") == Shape{29, 3});
         REQUIRE(read_shape(output, "/prediction") == Shape{29});
-        const std::vector<double> outputs = read_values(output, "/output"), chosen = read_values(output, "/prediction");
+        const std::vector<double> outputs = read_values(output, "/output"),
+                                  chosen = read_values(output, "/prediction");
         int right = 0;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             for (std::size_t c = 0; c < 3; ++c)
@@ -49,7 +54,8 @@ TEST_CASE("predictions agree with the accuracy of eval and do not depend on the 
     }
 }
 
-TEST_CASE("predictions keep the order of the input, with more ranks than samples in a batch", "[cli-predict]") {
+TEST_CASE("predictions keep the order of the input, with more ranks than samples in a batch",
+          "[cli-predict]") {
     const TempDir folder;
     Samples rows{Shape{1}, {}, {}};
     for (int i = 0; i < 23; ++i) {

@@ -1,4 +1,5 @@
-// What is computed does not depend on how many ranks compute it: gradients, dropout, BatchNorm, final weights.
+// What is computed does not depend on how many ranks compute it: gradients, dropout, BatchNorm, final
+// weights.
 #include <cmath>
 
 #include "support/catch.hpp"
@@ -22,7 +23,11 @@ Model mlp() {
 Model cnn() {
     return {"cnn",
             Shape{1, 8, 8},
-            {{"model.arch", "cnn"}, {"model.channels", "3"}, {"model.batchnorm", "true"}, {"model.dropout", "0.2"}}};
+            {{"model.arch", "cnn"},
+             {"model.channels", "3"},
+             {"model.batchnorm", "true"},
+             {"model.dropout", "0.2"},
+             {"data.augment", "crop=1 flip"}}};
 }
 
 // Seven steps, the last of each epoch shorter than the rest and with lanes of unequal size.
@@ -32,9 +37,9 @@ Run run_of(const TempDir& folder, const Model& model, const Keys& more = {}) {
         write_samples(data, clusters(75, model.sample, 5));
         write_samples(valid, clusters(31, model.sample, 5, 2));
     }
-    Keys keys = {{"data.train", data},     {"data.valid", valid},        {"train.batch", "21"},
-                 {"train.max_steps", "7"}, {"train.epochs", "2"},        {"optim.name", "sgd"},
-                 {"optim.lr", "0.1"},      {"optim.momentum", "0.9"},    {"optim.weight_decay", "0.01"},
+    Keys keys = {{"data.train", data},     {"data.valid", valid},     {"train.batch", "21"},
+                 {"train.max_steps", "7"}, {"train.epochs", "2"},     {"optim.name", "sgd"},
+                 {"optim.lr", "0.1"},      {"optim.momentum", "0.9"}, {"optim.weight_decay", "0.01"},
                  {"run.threads", "1"}};
     keys.insert(keys.end(), model.keys.begin(), model.keys.end());
     return Run(folder / (model.name + "-run"), keys).with(more);
@@ -44,7 +49,8 @@ Keys only(const Checkpoint& checkpoint, const std::string& part) {
     Keys found;
     for (const auto& [name, values] : checkpoint.weights)
         if (name.find(part) != std::string::npos)
-            found.emplace_back(name, std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4));
+            found.emplace_back(name,
+                               std::string(reinterpret_cast<const char*>(values.data()), values.size() * 4));
     return found;
 }
 
@@ -54,8 +60,8 @@ TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is c
     const TempDir folder;
     const Model plain = {"mlp", Shape{6}, {{"model.width", "16"}}};
     const auto norms = [&](int ranks, const std::string& lanes) {
-        const Run run =
-            run_of(folder, plain, {{"train.lanes", lanes}}).at(folder / (std::to_string(ranks) + "x" + lanes));
+        const Run run = run_of(folder, plain, {{"train.lanes", lanes}})
+                            .at(folder / (std::to_string(ranks) + "x" + lanes));
         run.finish(ranks);
         return run.column("step", "grad_norm");
     };
@@ -70,15 +76,18 @@ TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is c
 
 TEST_CASE("case 6: the groups of weight decay stand in the start-up log", "[cli-ranks]") {
     const TempDir folder;
-    const Run run = run_of(folder, mlp(), {{"train.max_steps", "1"}, {"optim.name", "adamw"}, {"optim.momentum", "0"}});
+    const Run run =
+        run_of(folder, mlp(), {{"train.max_steps", "1"}, {"optim.name", "adamw"}, {"optim.momentum", "0"}});
     const Result result = run.expect(0);
     const std::size_t with = result.err.find("weight decay on:"), without = result.err.find("not on:");
     REQUIRE(with < without);
     REQUIRE(without != std::string::npos);
     const std::string decaying = result.err.substr(with, without - with);
     const std::string fixed = result.err.substr(without, result.err.find('\n', without) - without);
-    for (const char* name : {"fc1.weight", "fc2.weight", "head.weight"}) REQUIRE_THAT(decaying, contains(name));
-    for (const char* name : {"fc1.bias", "norm1.weight", "norm2.bias", "head.bias"}) REQUIRE_THAT(fixed, contains(name));
+    for (const char* name : {"fc1.weight", "fc2.weight", "head.weight"})
+        REQUIRE_THAT(decaying, contains(name));
+    for (const char* name : {"fc1.bias", "norm1.weight", "norm2.bias", "head.bias"})
+        REQUIRE_THAT(fixed, contains(name));
     REQUIRE(decaying.find("bias") == std::string::npos);
     REQUIRE(decaying.find("norm") == std::string::npos);
 }
@@ -99,7 +108,8 @@ TEST_CASE("case 7: dropout depends on the sample's position, not on rank or lane
     REQUIRE(largest_difference(one, weights(0, {{"run.seed", "3"}})) > 1e-3);
 }
 
-TEST_CASE("case 8: validation while training equals evaluation of the saved file on one rank", "[cli-ranks]") {
+TEST_CASE("case 8: validation while training equals evaluation of the saved file on one rank",
+          "[cli-ranks]") {
     const TempDir folder;
     const Run run = run_of(folder, mlp(), {{"train.lanes", "4"}});
     Keys statistics;
@@ -120,7 +130,8 @@ TEST_CASE("case 8: validation while training equals evaluation of the saved file
     SECTION("in the fast mode as well") {
         const Run fast = run.at(folder / "fast");
         fast.finish(3);
-        const Event valid = fast.events("valid").back(), eval = evaluate(0, fast.checkpoint_path(7), folder / "mlp-valid.h5");
+        const Event valid = fast.events("valid").back(),
+                    eval = evaluate(0, fast.checkpoint_path(7), folder / "mlp-valid.h5");
         REQUIRE(eval["accuracy"] == valid["accuracy"]);
         REQUIRE(eval["loss"] == Approx(valid["loss"]).epsilon(1e-6));
     }
@@ -129,7 +140,8 @@ TEST_CASE("case 8: validation while training equals evaluation of the saved file
 TEST_CASE("reproducible runs end with the same bits on 1, 2, 3 and 4 ranks", "[cli-ranks]") {
     const TempDir folder;
     for (const Model& model : {mlp(), cnn()}) {
-        const Run run = run_of(folder, model, {{"train.reduction", "reproducible"}, {"train.clip_norm", "0.5"}});
+        const Run run =
+            run_of(folder, model, {{"train.reduction", "reproducible"}, {"train.clip_norm", "0.5"}});
         const Checkpoint one = run.at(folder / (model.name + "-0")).finish(0);
         REQUIRE(all_finite(one.weights));
         for (const int ranks : {1, 2, 3, 4}) {
@@ -139,7 +151,8 @@ TEST_CASE("reproducible runs end with the same bits on 1, 2, 3 and 4 ranks", "[c
             REQUIRE(same_bits(end.weights, one.weights));
             REQUIRE(same_bits(end.states, one.states));
             REQUIRE(end.position == one.position);
-            REQUIRE(here.column("step", "loss") == run.at(folder / (model.name + "-0")).column("step", "loss"));
+            REQUIRE(here.column("step", "loss") ==
+                    run.at(folder / (model.name + "-0")).column("step", "loss"));
         }
         // Lanes side by side.
         const Run crowded = run.at(folder / (model.name + "-threads")).with({{"run.threads", "3"}});
@@ -150,8 +163,11 @@ TEST_CASE("reproducible runs end with the same bits on 1, 2, 3 and 4 ranks", "[c
 TEST_CASE("reproducible adamw runs end with the same bits, moments included", "[cli-ranks]") {
     const TempDir folder;
     const Run run = run_of(folder, mlp(),
-                           {{"train.reduction", "reproducible"}, {"optim.name", "adamw"}, {"optim.momentum", "0"},
-                            {"optim.lr", "0.01"}, {"data.normalize", "standard"}});
+                           {{"train.reduction", "reproducible"},
+                            {"optim.name", "adamw"},
+                            {"optim.momentum", "0"},
+                            {"optim.lr", "0.01"},
+                            {"data.normalize", "standard"}});
     const Checkpoint one = run.at(folder / "one").finish(0), two = run.at(folder / "two").finish(2),
                      four = run.at(folder / "four").finish(4);
     REQUIRE(one.states.size() == 20);  // m and v of ten weights
@@ -181,7 +197,8 @@ TEST_CASE("reducing tiny buckets while backward goes on changes nothing", "[cli-
     const Run run = run_of(folder, mlp(), {{"train.lanes", "5"}});
     for (const int ranks : {2, 3}) {
         const std::string on = std::to_string(ranks);
-        const Tensors plain = run.at(folder / ("plain" + on)).with({{"parallel.overlap", "off"}}).finish(ranks).weights;
+        const Tensors plain =
+            run.at(folder / ("plain" + on)).with({{"parallel.overlap", "off"}}).finish(ranks).weights;
         const Tensors cut = run.at(folder / ("cut" + on))
                                 .with({{"parallel.overlap", "on"}, {"parallel.bucket_mb", "0.0001"}})
                                 .finish(ranks)
@@ -190,8 +207,11 @@ TEST_CASE("reducing tiny buckets while backward goes on changes nothing", "[cli-
         REQUIRE(largest_difference(cut, plain) < 1e-6);
     }
     // Ranks without a lane, and batches with fewer samples than lanes.
-    const Run idle = run.at(folder / "idle").with(
-        {{"parallel.overlap", "on"}, {"parallel.bucket_mb", "0.0001"}, {"train.lanes", "2"}, {"model.batchnorm", "false"}});
+    const Run idle = run.at(folder / "idle")
+                         .with({{"parallel.overlap", "on"},
+                                {"parallel.bucket_mb", "0.0001"},
+                                {"train.lanes", "2"},
+                                {"model.batchnorm", "false"}});
     const Result result = idle.expect(0, 3);
     REQUIRE_THAT(result.err, contains("1 of 3 ranks are idle"));
     const Run busy = idle.at(folder / "busy");

@@ -13,9 +13,13 @@ namespace fs = std::filesystem;
 
 Run small_run(const TempDir& folder) {
     if (!fs::exists(folder / "data.h5")) write_samples(folder / "data.h5", clusters(64, Shape{4}, 4));
-    return Run(folder / "run", {{"data.train", folder / "data.h5"}, {"data.valid", folder / "data.h5"},
-                                {"model.width", "8"}, {"model.depth", "1"}, {"train.batch", "8"},
-                                {"train.epochs", "2"}, {"run.threads", "1"}});
+    return Run(folder / "run", {{"data.train", folder / "data.h5"},
+                                {"data.valid", folder / "data.h5"},
+                                {"model.width", "8"},
+                                {"model.depth", "1"},
+                                {"train.batch", "8"},
+                                {"train.epochs", "2"},
+                                {"run.threads", "1"}});
 }
 
 }  // namespace
@@ -35,14 +39,17 @@ TEST_CASE("case 27: with 8 ranks each metric line is there once and parses", "[c
     REQUIRE(events.back().kind == "end");
     REQUIRE(run.trace().size() == 3 * 64);
     for (const Event& event : run.events("step"))
-        for (const char* key : {"step", "epoch", "loss", "lr", "grad_norm", "scale", "skipped", "samples", "samples_per_s"})
+        for (const char* key :
+             {"step", "epoch", "loss", "lr", "grad_norm", "scale", "skipped", "samples", "samples_per_s"})
             REQUIRE(event.has(key));
 }
 
 TEST_CASE("case 27: a second job in the same directory is refused and harms nothing", "[cli-run_directory]") {
     const TempDir folder;
-    const Run run = small_run(folder).with({{"train.epochs", "100000"}, {"train.eval_every", "never"},
-                                            {"checkpoint.every", "never"}, {"train.log_every", "50"}});
+    const Run run = small_run(folder).with({{"train.epochs", "100000"},
+                                            {"train.eval_every", "never"},
+                                            {"checkpoint.every", "never"},
+                                            {"train.log_every", "50"}});
     Process first = run.start(1);
     REQUIRE(run.wait_for_step(first, 50));
     for (const int ranks : {0, 2}) {

@@ -12,9 +12,12 @@ using namespace trireme::testing;
 namespace {
 
 // Two classes on a line: the sign of x.
-Samples signs(const std::vector<double>& x, const std::vector<double>& labels) { return {Shape{1}, x, labels}; }
+Samples signs(const std::vector<double>& x, const std::vector<double>& labels) {
+    return {Shape{1}, x, labels};
+}
 
-std::vector<std::int64_t> ids_of_steps(const std::vector<TracedSample>& trace, std::int64_t first, std::int64_t last) {
+std::vector<std::int64_t> ids_of_steps(const std::vector<TracedSample>& trace, std::int64_t first,
+                                       std::int64_t last) {
     std::vector<std::int64_t> ids;
     for (const TracedSample& sample : trace)
         if (first <= sample.step && sample.step <= last) ids.push_back(sample.sample);
@@ -33,9 +36,9 @@ std::vector<std::int64_t> counted(std::int64_t samples) {
 }
 
 Keys small_mlp(const std::string& train) {
-    return {{"data.train", train},  {"model.width", "8"}, {"model.depth", "1"}, {"optim.name", "sgd"},
-            {"optim.lr", "0.05"},   {"train.batch", "6"}, {"train.epochs", "1"}, {"run.trace_samples", "true"},
-            {"run.threads", "1"}};
+    return {{"data.train", train}, {"model.width", "8"},          {"model.depth", "1"},
+            {"optim.name", "sgd"}, {"optim.lr", "0.05"},          {"train.batch", "6"},
+            {"train.epochs", "1"}, {"run.trace_samples", "true"}, {"run.threads", "1"}};
 }
 
 }  // namespace
@@ -88,8 +91,8 @@ TEST_CASE("case 2: three samples on seven ranks", "[cli-sampling]") {
 TEST_CASE("case 2: nine samples on four ranks in batches of eight", "[cli-sampling]") {
     const TempDir folder;
     write_samples(folder / "data.h5", clusters(9, Shape{4}, 3));
-    const Run run =
-        Run(folder / "four", small_mlp(folder / "data.h5")).with({{"train.batch", "8"}, {"data.valid", folder / "data.h5"}});
+    const Run run = Run(folder / "four", small_mlp(folder / "data.h5"))
+                        .with({{"train.batch", "8"}, {"data.valid", folder / "data.h5"}});
     const Checkpoint four = run.finish(4);
     REQUIRE(run.column("step", "samples") == std::vector<double>{8, 9});
     REQUIRE(run.column("valid", "count") == std::vector<double>{9});
@@ -123,7 +126,8 @@ TEST_CASE("case 2: drop_last that leaves no step is refused before step 0", "[cl
 TEST_CASE("case 3: each epoch takes every sample once, in an order of its own", "[cli-sampling]") {
     const TempDir folder;
     write_samples(folder / "data.h5", clusters(24, Shape{4}, 3));
-    const Run run = Run(folder / "a", small_mlp(folder / "data.h5")).with({{"train.epochs", "3"}, {"train.lanes", "3"}});
+    const Run run =
+        Run(folder / "a", small_mlp(folder / "data.h5")).with({{"train.epochs", "3"}, {"train.lanes", "3"}});
     run.finish(3);
     for (int rank = 0; rank < 3; ++rank)
         REQUIRE(std::filesystem::exists(run.dir() / ("samples-" + std::to_string(rank) + ".csv")));
@@ -148,14 +152,17 @@ TEST_CASE("case 3: each epoch takes every sample once, in an order of its own", 
     REQUIRE(ids_of_steps(other.trace(), 1, 4) != ids_of_steps(trace, 1, 4));
 }
 
-TEST_CASE("case 4: one file and uneven shards give the same samples and bit-equal weights", "[cli-sampling]") {
+TEST_CASE("case 4: one file and uneven shards give the same samples and bit-equal weights",
+          "[cli-sampling]") {
     const TempDir folder;
     const Samples samples = clusters(100, Shape{4}, 3);
     write_samples(folder / "whole.h5", samples);
     const std::string shards = write_shards(folder / "shards", samples, {1, 50, 0, 29, 20});
     for (const std::string shuffle : {"full", "chunk"}) {
         const Run whole = Run(folder / ("whole-" + shuffle), small_mlp(folder / "whole.h5"))
-                              .with({{"train.epochs", "2"}, {"train.batch", "16"}, {"data.shuffle", shuffle},
+                              .with({{"train.epochs", "2"},
+                                     {"train.batch", "16"},
+                                     {"data.shuffle", shuffle},
                                      {"data.chunk", "13"}});
         const Run cut = whole.at(folder / ("cut-" + shuffle)).with({{"data.train", shards}});
         const Checkpoint a = whole.finish(2), b = cut.finish(2);

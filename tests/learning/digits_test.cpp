@@ -9,15 +9,17 @@ using namespace trireme::testing;
 
 TEST_CASE("two ranks learn the digits to 97 % of the validation set", "[learning-digits]") {
     const TempDir folder;
-    const Result imported = trireme::testing::trireme(0, {"import", source_dir() / "data/digits/digits.csv.gz",
-                                                          "--output=" + (folder / "data").string(), "--split=0.8,0.2",
-                                                          "--shards=3"});
+    const Result imported = trireme::testing::trireme(
+        0, {"import", source_dir() / "data/digits/digits.csv.gz", "--output=" + (folder / "data").string(),
+            "--split=0.8,0.2", "--shards=3"});
     INFO(imported.out << imported.err);
     REQUIRE(imported.status == 0);
     const Run run(folder / "run", {{"data.train", folder / "data/train-*.h5"},
                                    {"data.valid", folder / "data/valid-*.h5"},
                                    {"data.normalize", "standard"},
                                    {"model.width", "128"},
+                                   {"model.dropout", "0.3"},
+                                   {"model.batchnorm", "true"},
                                    {"train.batch", "64"},
                                    {"train.epochs", "25"},
                                    {"optim.lr", "0.003"},

@@ -1,5 +1,5 @@
-// A rank that is killed takes the job with it within seconds; the next start goes on from the last whole checkpoint
-// and reaches the end that it would have had.
+// A rank that is killed takes the job with it within seconds; the next start goes on from the last whole
+// checkpoint and reaches the end that it would have had.
 #include <signal.h>
 
 #include <chrono>
@@ -16,11 +16,19 @@ namespace fs = std::filesystem;
 
 Run long_run(const TempDir& folder) {
     write_samples(folder / "data.h5", clusters(2003, Shape{6}, 5));
-    return Run(folder / "whole", {{"data.train", folder / "data.h5"}, {"data.valid", folder / "data.h5"},
-                                  {"model.width", "8"}, {"model.batchnorm", "true"}, {"model.depth", "1"},
-                                  {"model.dropout", "0.2"}, {"train.batch", "12"}, {"train.epochs", "6"},
-                                  {"train.reduction", "reproducible"}, {"train.lanes", "4"}, {"optim.lr", "0.005"},
-                                  {"checkpoint.every", "50 steps"}, {"run.trace_samples", "true"},
+    return Run(folder / "whole", {{"data.train", folder / "data.h5"},
+                                  {"data.valid", folder / "data.h5"},
+                                  {"model.width", "8"},
+                                  {"model.batchnorm", "true"},
+                                  {"model.depth", "1"},
+                                  {"model.dropout", "0.2"},
+                                  {"train.batch", "12"},
+                                  {"train.epochs", "6"},
+                                  {"train.reduction", "reproducible"},
+                                  {"train.lanes", "4"},
+                                  {"optim.lr", "0.005"},
+                                  {"checkpoint.every", "50 steps"},
+                                  {"run.trace_samples", "true"},
                                   {"run.threads", "1"}});
 }
 

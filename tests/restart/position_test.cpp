@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// 35 samples in batches of 12: three steps an epoch, the last one short. Dropout, BatchNorm, moments, a schedule. It
-// validates after every step, as a run does that is stopped there.
+// 35 samples in batches of 12: three steps an epoch, the last one short. Dropout, BatchNorm, moments, a
+// schedule. It validates after every step, as a run does that is stopped there.
 Run whole_run(const TempDir& folder) {
     write_samples(folder / "data.h5", clusters(35, Shape{6}, 5));
     write_samples(folder / "valid.h5", clusters(13, Shape{6}, 5, 2));
@@ -46,15 +46,19 @@ void require_same_end(const Run& resumed, const Run& whole) {
         REQUIRE(resumed.column("step", key) == whole.column("step", key));
     for (const char* key : {"step", "epoch", "loss", "accuracy", "count"})
         REQUIRE(resumed.column("valid", key) == whole.column("valid", key));
-    const Checkpoint best = read_checkpoint(resumed.best_path()), expected = read_checkpoint(whole.best_path());
+    const Checkpoint best = read_checkpoint(resumed.best_path()),
+                     expected = read_checkpoint(whole.best_path());
     REQUIRE(same_bits(best.weights, expected.weights));
 }
 
-Run stopped_at(const Run& run, int steps) { return run.with({{"train.max_steps", std::to_string(steps)}}); }
+Run stopped_at(const Run& run, int steps) {
+    return run.with({{"train.max_steps", std::to_string(steps)}});
+}
 
 }  // namespace
 
-TEST_CASE("a run goes on to the same end in the middle of an epoch, on other numbers of ranks", "[restart-position]") {
+TEST_CASE("a run goes on to the same end in the middle of an epoch, on other numbers of ranks",
+          "[restart-position]") {
     const TempDir folder;
     const Run whole = whole_run(folder);
     whole.expect(0, 0);
@@ -96,8 +100,11 @@ TEST_CASE("a run goes on to the same end in the middle of an epoch, on other num
 
 TEST_CASE("a fast run goes on to the same end as well", "[restart-position]") {
     const TempDir folder;
-    const Run whole = whole_run(folder).with(
-        {{"train.reduction", "fast"}, {"train.lanes", "4"}, {"model.batchnorm", "false"}, {"optim.name", "sgd"}, {"optim.momentum", "0.9"}});
+    const Run whole = whole_run(folder).with({{"train.reduction", "fast"},
+                                              {"train.lanes", "4"},
+                                              {"model.batchnorm", "false"},
+                                              {"optim.name", "sgd"},
+                                              {"optim.momentum", "0.9"}});
     whole.expect(0, 0);
     const Run run = whole.at(folder / "cut"), same = whole.at(folder / "same");
     stopped_at(run, 5).expect(0, 2);

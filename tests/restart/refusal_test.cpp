@@ -12,15 +12,20 @@ namespace fs = std::filesystem;
 
 Run saved_run(const TempDir& folder) {
     write_samples(folder / "data.h5", clusters(30, Shape{4}, 3));
-    const Run run(folder / "run", {{"data.train", folder / "data.h5"}, {"model.width", "8"}, {"model.depth", "1"},
-                                   {"train.batch", "7"}, {"train.max_steps", "3"}, {"run.threads", "1"}});
+    const Run run(folder / "run", {{"data.train", folder / "data.h5"},
+                                   {"model.width", "8"},
+                                   {"model.depth", "1"},
+                                   {"train.batch", "7"},
+                                   {"train.max_steps", "3"},
+                                   {"run.threads", "1"}});
     run.expect(0, 2);
     return run.with({{"train.max_steps", "9"}});
 }
 
 // The same message once, the status on every rank, and the run as it was.
 void require_refused(const Run& run, const Keys& changes, int status, const std::vector<std::string>& named) {
-    const std::string metrics = read_file(run.dir() / "metrics.jsonl"), saved = read_file(run.checkpoint_path(3));
+    const std::string metrics = read_file(run.dir() / "metrics.jsonl"),
+                      saved = read_file(run.checkpoint_path(3));
     for (const int ranks : {1, 2}) {
         Result result;
         const std::vector<int> statuses = statuses_of_ranks(ranks, run.with(changes).arguments(), &result);
@@ -35,7 +40,8 @@ void require_refused(const Run& run, const Keys& changes, int status, const std:
 
 }  // namespace
 
-TEST_CASE("case 14: a model, optimizer or lanes other than the saved ones are refused by name", "[restart-refusal]") {
+TEST_CASE("case 14: a model, optimizer or lanes other than the saved ones are refused by name",
+          "[restart-refusal]") {
     const TempDir folder;
     const Run run = saved_run(folder);
     require_refused(run, {{"model.width", "16"}}, 3, {"fc1.weight", "8x4", "16x4", "step-00000003.h5"});
@@ -64,11 +70,15 @@ TEST_CASE("case 14: data that do not fit the saved model are refused", "[restart
     const Run run = saved_run(folder);
     write_samples(folder / "wide.h5", clusters(30, Shape{5}, 3));
     require_refused(run, {{"data.train", folder / "wide.h5"}}, 3, {folder / "wide.h5"});
+    // The epoch that was begun has five steps and three are done.
+    write_samples(folder / "few.h5", clusters(20, Shape{4}, 3));
+    require_refused(run, {{"data.train", folder / "few.h5"}}, 3, {"data.train", "few.h5", "step 3"});
     write_samples(folder / "more.h5", clusters(30, Shape{4}, 6));
     require_refused(run, {{"data.train", folder / "more.h5"}}, 3, {"head.weight", "3x8", "6x8"});
 }
 
-TEST_CASE("case 14: a checkpoint without a parameter or the optimizer's state is refused", "[restart-refusal]") {
+TEST_CASE("case 14: a checkpoint without a parameter or the optimizer's state is refused",
+          "[restart-refusal]") {
     const TempDir folder;
     const Run run = saved_run(folder);
     const std::string whole = run.checkpoint_path(3), cut = folder / "cut.h5";
@@ -90,7 +100,8 @@ TEST_CASE("case 15: resuming from a file that is not there trains nothing", "[re
     const TempDir folder;
     write_samples(folder / "data.h5", clusters(30, Shape{4}, 3));
     const std::string missing = folder / "missing.h5";
-    const Run run(folder / "run", {{"data.train", folder / "data.h5"}, {"train.epochs", "1"}, {"run.resume", missing}});
+    const Run run(folder / "run",
+                  {{"data.train", folder / "data.h5"}, {"train.epochs", "1"}, {"run.resume", missing}});
     for (const int ranks : {1, 2}) {
         Result result;
         const std::vector<int> statuses = statuses_of_ranks(ranks, run.arguments(), &result);
@@ -102,5 +113,6 @@ TEST_CASE("case 15: resuming from a file that is not there trains nothing", "[re
     write_file(missing, "this is text");
     REQUIRE_THAT(run.expect(3, 2).err, contains(missing));
     // A data set is no checkpoint.
-    REQUIRE_THAT(run.with({{"run.resume", folder / "data.h5"}}).expect(3, 2).err, contains("no Trireme checkpoint"));
+    REQUIRE_THAT(run.with({{"run.resume", folder / "data.h5"}}).expect(3, 2).err,
+                 contains("no Trireme checkpoint"));
 }

@@ -1,5 +1,5 @@
-// Case 17: a signal to one rank stops all ranks at the same step with a checkpoint, from which the run goes on to the
-// very end that it would have had.
+// Case 17: a signal to one rank stops all ranks at the same step with a checkpoint, from which the run goes
+// on to the very end that it would have had.
 #include <signal.h>
 
 #include "support/catch.hpp"
@@ -13,10 +13,18 @@ namespace {
 // Long enough for a signal to come in the middle, with few samples a step. Nothing is saved on the way.
 Run long_run(const TempDir& folder, const std::string& reduction) {
     write_samples(folder / "data.h5", clusters(4001, Shape{6}, 5));
-    return Run(folder / "whole", {{"data.train", folder / "data.h5"}, {"model.width", "8"}, {"model.depth", "1"},
-                                  {"model.dropout", "0.2"}, {"train.batch", "8"}, {"train.epochs", "3"},
-                                  {"train.reduction", reduction}, {"train.lanes", "4"}, {"optim.lr", "0.005"},
-                                  {"checkpoint.every", "never"}, {"run.trace_samples", "true"}, {"run.threads", "1"}});
+    return Run(folder / "whole", {{"data.train", folder / "data.h5"},
+                                  {"model.width", "8"},
+                                  {"model.depth", "1"},
+                                  {"model.dropout", "0.2"},
+                                  {"train.batch", "8"},
+                                  {"train.epochs", "3"},
+                                  {"train.reduction", reduction},
+                                  {"train.lanes", "4"},
+                                  {"optim.lr", "0.005"},
+                                  {"checkpoint.every", "never"},
+                                  {"run.trace_samples", "true"},
+                                  {"run.threads", "1"}});
 }
 
 constexpr double all_steps = 3 * 501;
@@ -35,7 +43,8 @@ std::int64_t interrupt(const Run& run, int ranks, int rank, int signal, std::int
     REQUIRE(run.events().back().texts.at("reason") == "signal");
     const std::vector<double> steps = run.column("step", "step");
     REQUIRE(steps.back() < all_steps);
-    // The same last step everywhere: each rank's lanes of it are in its trace, and the checkpoint has its number.
+    // The same last step everywhere: each rank's lanes of it are in its trace, and the checkpoint has its
+    // number.
     std::map<std::int64_t, std::size_t> samples_of_lane;
     const std::vector<TracedSample> trace = run.trace();
     for (const TracedSample& sample : trace)
@@ -96,7 +105,8 @@ TEST_CASE("case 17: a signal to the launcher reaches the ranks", "[restart-signa
     INFO(result.err);
     REQUIRE(result.seconds < 20);
     REQUIRE(result.status != 0);
-    // The launcher may kill the ranks before they have saved; what there is, is whole and can be gone on from.
+    // The launcher may kill the ranks before they have saved; what there is, is whole and can be gone on
+    // from.
     const Result second = run.with({{"train.max_steps", "100"}}).expect(0, 2);
     REQUIRE(second.out.find("error") == std::string::npos);
 }

@@ -32,7 +32,8 @@ Event event_from(const std::string& line) {
     return event;
 }
 
-void read_tensors(const io::File& file, const std::string& group, const std::string& prefix, Tensors& tensors) {
+void read_tensors(const io::File& file, const std::string& group, const std::string& prefix,
+                  Tensors& tensors) {
     for (const std::string& name : file.children(group)) {
         const io::Dataset dataset = file.open(group + "/" + name);
         const std::int64_t count = dataset.info().shape.count();
@@ -59,7 +60,9 @@ double noise(std::uint64_t seed, std::int64_t i, std::int64_t k) {
     return static_cast<double>(stream.word(static_cast<std::uint64_t>(k))) / 4294967296.0;
 }
 
-double to_64th(double value) { return std::round(64 * value) / 64; }
+double to_64th(double value) {
+    return std::round(64 * value) / 64;
+}
 
 }  // namespace
 
@@ -75,8 +78,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
     read_tensors(file, "/model", "", checkpoint.weights);
     for (const std::string& state : file.children("/optim"))
         read_tensors(file, "/optim/" + state, state + "/", checkpoint.states);
-    for (const char* name : {"epoch", "step_in_epoch", "updates", "skipped", "samples", "has_best", "best_step",
-                             "bad_evals"})
+    for (const char* name :
+         {"epoch", "step_in_epoch", "updates", "skipped", "samples", "has_best", "best_step", "bad_evals"})
         checkpoint.position[name] = static_cast<double>(file.int_attribute("/position", name).value());
     for (const char* name : {"scale", "best"})
         checkpoint.position[name] = file.real_attribute("/position", name).value();
@@ -99,7 +102,8 @@ double largest_difference(const Tensors& a, const Tensors& b) {
             return std::numeric_limits<double>::infinity();
         for (std::size_t i = 0; i < values.size(); ++i) {
             const double apart = std::fabs(static_cast<double>(values[i]) - other->second[i]);
-            largest = std::isfinite(apart) ? std::max(largest, apart) : std::numeric_limits<double>::infinity();
+            largest =
+                std::isfinite(apart) ? std::max(largest, apart) : std::numeric_limits<double>::infinity();
         }
     }
     return largest;
@@ -107,7 +111,8 @@ double largest_difference(const Tensors& a, const Tensors& b) {
 
 bool all_finite(const Tensors& tensors) {
     return std::all_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
-        return std::all_of(tensor.second.begin(), tensor.second.end(), [](float value) { return std::isfinite(value); });
+        return std::all_of(tensor.second.begin(), tensor.second.end(),
+                           [](float value) { return std::isfinite(value); });
     });
 }
 
@@ -120,13 +125,16 @@ Run::Run(const fs::path& dir, Keys keys) : dir_(dir), keys_(std::move(keys)) {
 Run Run::with(const Keys& changes) const {
     Keys keys = keys_;
     std::erase_if(keys, [&](const auto& old) {
-        return std::any_of(changes.begin(), changes.end(), [&](const auto& now) { return now.first == old.first; });
+        return std::any_of(changes.begin(), changes.end(),
+                           [&](const auto& now) { return now.first == old.first; });
     });
     keys.insert(keys.end(), changes.begin(), changes.end());
     return {dir_, keys};
 }
 
-Run Run::at(const fs::path& dir) const { return {dir, keys_}; }
+Run Run::at(const fs::path& dir) const {
+    return {dir, keys_};
+}
 
 std::vector<std::string> Run::arguments(const std::vector<std::string>& more) const {
     const std::string ini = dir_.string() + ".ini";
@@ -136,7 +144,9 @@ std::vector<std::string> Run::arguments(const std::vector<std::string>& more) co
     return words;
 }
 
-Result Run::train(int ranks, const std::vector<std::string>& more) const { return trireme(ranks, arguments(more)); }
+Result Run::train(int ranks, const std::vector<std::string>& more) const {
+    return trireme(ranks, arguments(more));
+}
 
 Process Run::start(int ranks, const std::vector<std::string>& more) const {
     return start_trireme(ranks, arguments(more));
@@ -220,7 +230,8 @@ bool Run::wait_for_step(Process& process, std::int64_t step) const {
     }
 }
 
-Event evaluate(int ranks, const fs::path& checkpoint, const std::string& data, const std::vector<std::string>& more) {
+Event evaluate(int ranks, const fs::path& checkpoint, const std::string& data,
+               const std::vector<std::string>& more) {
     std::vector<std::string> words = {"eval", checkpoint.string(), "--data=" + data, "--json"};
     words.insert(words.end(), more.begin(), more.end());
     const Result result = trireme(ranks, words);
@@ -232,13 +243,17 @@ Event evaluate(int ranks, const fs::path& checkpoint, const std::string& data, c
 std::vector<int> statuses_of_ranks(int ranks, const std::vector<std::string>& args, Result* result) {
     const TempDir folder;
     std::vector<std::string> command = trireme_command(ranks, args);
-    // Before the program: a shell that notes the status and ends well, so that the launcher ends no other rank for it.
-    const std::vector<std::string> shell = {"/bin/sh", "-c", "\"$@\"; echo $? > \"$0/$$\"", folder.path().string()};
-    command.insert(std::find(command.begin(), command.end(), trireme_exe().string()), shell.begin(), shell.end());
+    // Before the program: a shell that notes the status and ends well, so that the launcher ends no other
+    // rank for it.
+    const std::vector<std::string> shell = {"/bin/sh", "-c", "\"$@\"; echo $? > \"$0/$$\"",
+                                            folder.path().string()};
+    command.insert(std::find(command.begin(), command.end(), trireme_exe().string()), shell.begin(),
+                   shell.end());
     const Result ended = run(command);
     if (result != nullptr) *result = ended;
     std::vector<int> statuses;
-    for (const auto& entry : fs::directory_iterator(folder.path())) statuses.push_back(std::stoi(read_file(entry.path())));
+    for (const auto& entry : fs::directory_iterator(folder.path()))
+        statuses.push_back(std::stoi(read_file(entry.path())));
     statuses.resize(static_cast<std::size_t>(ranks), -1);
     return statuses;
 }

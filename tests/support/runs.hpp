@@ -1,5 +1,6 @@
 #pragma once
-// Training runs for tests of the program: a configuration file, its run directory, and what a run leaves there.
+// Training runs for tests of the program: a configuration file, its run directory, and what a run leaves
+// there.
 
 #include <cstdint>
 #include <filesystem>
@@ -67,7 +68,8 @@ public:
     const Keys& keys() const { return keys_; }
     std::vector<std::string> arguments(const std::vector<std::string>& more = {}) const;  // writes the .ini
 
-    std::vector<Event> events(const std::string& kind = "") const;  // every line has to be one whole JSON object
+    std::vector<Event> events(
+        const std::string& kind = "") const;  // every line has to be one whole JSON object
     std::vector<double> column(const std::string& kind, const std::string& key) const;
     std::vector<std::int64_t> saved_steps() const;  // of the step checkpoints, ascending
     std::filesystem::path checkpoint_path(std::int64_t step) const;
@@ -89,14 +91,14 @@ Event evaluate(int ranks, const std::filesystem::path& checkpoint, const std::st
 // The exit status of trireme on each rank, whatever the launcher makes of it; -1 where a rank was killed.
 std::vector<int> statuses_of_ranks(int ranks, const std::vector<std::string>& args, Result* result = nullptr);
 
-// Samples around the centres of their classes, easily told apart. All values are multiples of 1/64, so that every
-// type of real number holds them exactly.
+// Samples around the centres of their classes, easily told apart. All values are multiples of 1/64, so that
+// every type of real number holds them exactly.
 Samples clusters(std::int64_t rows, const Shape& sample, std::int64_t classes, std::uint64_t seed = 1);
 // Targets that are linear in x.
 Samples linear_targets(std::int64_t rows, std::int64_t features, std::int64_t targets);
 
-// One weight without bias, x = 1, target 1, loss (w - 1)^2, w = 0 at the start, plain SGD with this rate, one update
-// an epoch. Saved at the end only.
+// One weight without bias, x = 1, target 1, loss (w - 1)^2, w = 0 at the start, plain SGD with this rate, one
+// update an epoch. Saved at the end only.
 Keys single_weight(const std::filesystem::path& file, double lr = 0.05);
 
 }  // namespace trireme::testing
