@@ -14,6 +14,10 @@ namespace {
 // MPI counts are ints: larger buffers go in pieces of this many elements.
 constexpr std::int64_t piece = std::int64_t{1} << 30;
 
+// All-reduces go in pieces that stay in cache between their two halves. Measured with Open MPI 4.1 on two ranks of one
+// node (`trireme bench reduce`): 8 GB/s at 8 MB, 1.8 GB/s at 64 MB in one call.
+constexpr std::int64_t reduce_piece_bytes = std::int64_t{8} << 20;
+
 MPI_Datatype mpi_type(DType type) {
     switch (type) {
         case DType::f32:
@@ -103,8 +107,9 @@ void MpiCommunicator::check(int code, const char* operation, std::size_t bytes) 
 
 void MpiCommunicator::all_reduce(View buffer, Reduce op) {
     const std::int64_t count = buffer.count();
-    for (std::int64_t at = 0; at < count && size_ > 1; at += piece) {
-        const int n = static_cast<int>(std::min(piece, count - at));
+    const std::int64_t step = reduce_piece_bytes / static_cast<std::int64_t>(size_of(buffer.dtype));
+    for (std::int64_t at = 0; at < count && size_ > 1; at += step) {
+        const int n = static_cast<int>(std::min(step, count - at));
         check(MPI_Allreduce(MPI_IN_PLACE, element(buffer, at), n, mpi_type(buffer.dtype),
                             mpi_op(op, buffer.dtype), comm_),
               "all-reduce", buffer.bytes());
