@@ -143,6 +143,7 @@ void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<st
     write_vector(file, "/data/scale", meta.input_scale);
     file.set_attribute("/data", "sample", meta.sample.text());
     file.set_attribute("/data", "outputs", meta.outputs);
+    file.set_attribute("/data", "samples", meta.samples);
 
     file.create_group("/model");
     file.create_group("/optim");
@@ -176,6 +177,7 @@ CheckpointMeta read_meta(const io::File& file) {
     meta.input_scale = read_vector(file, "/data/scale");
     meta.sample = shape_of(file, required_text(file, "/data", "sample"));
     meta.outputs = required_int(file, "/data", "outputs");
+    meta.samples = required_int(file, "/data", "samples");
     meta.optimizer = required_text(file, "/optim", "name");
     meta.state_names = split(required_text(file, "/optim", "states"), ',');
     return meta;

@@ -28,6 +28,7 @@ void broadcast_meta(Communicator& comm, CheckpointMeta& meta) {
     meta.sample = Shape{};
     for (const std::int64_t dim : dims) meta.sample.push_back(dim);
     meta.outputs = broadcast_value(comm, meta.outputs);
+    meta.samples = broadcast_value(comm, meta.samples);
     meta.optimizer = broadcast_text(comm, meta.optimizer);
     meta.state_names.resize(
         static_cast<std::size_t>(broadcast_value(comm, static_cast<std::int64_t>(meta.state_names.size()))));

@@ -14,8 +14,8 @@ namespace {
 // MPI counts are ints: larger buffers go in pieces of this many elements.
 constexpr std::int64_t piece = std::int64_t{1} << 30;
 
-// All-reduces go in pieces that stay in cache between their two halves. Measured with Open MPI 4.1 on two ranks of one
-// node (`trireme bench reduce`): 8 GB/s at 8 MB, 1.8 GB/s at 64 MB in one call.
+// All-reduces go in pieces that stay in cache between their two halves. Measured with Open MPI 4.1 on two
+// ranks of one node (`trireme bench reduce`): 8 GB/s at 8 MB, 1.8 GB/s at 64 MB in one call.
 constexpr std::int64_t reduce_piece_bytes = std::int64_t{8} << 20;
 
 MPI_Datatype mpi_type(DType type) {

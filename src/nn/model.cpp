@@ -57,14 +57,15 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
 
     ModelPlan plan{table_, workspace_, description.init, outputs};
     output_ = layers_->plan(plan, input_, true);
-    if (output_.rank() != 1 || output_[0] != outputs)
+    // More outputs than classes in these data are legal: another part of the data may have the rest.
+    const bool classes = loss_.kind == LossKind::cross_entropy;
+    if (output_.rank() != 1 || (classes ? output_[0] < outputs : output_[0] != outputs))
         throw usage_error("the model's output has the shape " + output_.text() + ", but " +
-                          (loss_.kind == LossKind::cross_entropy
-                               ? "the data have " + std::to_string(outputs) + " classes"
-                               : "the targets have " + std::to_string(outputs) + " values each"));
+                          (classes ? "the data have " + std::to_string(outputs) + " classes"
+                                   : "the targets have " + std::to_string(outputs) + " values each"));
     const int loss_tick = workspace_.next_tick();
-    output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(0), backward_at(0));
-    d_output_tensor_ = workspace_.add(outputs, 0, DType::f32, forward_at(loss_tick), backward_at(0));
+    output_tensor_ = workspace_.add(output_[0], 0, DType::f32, forward_at(0), backward_at(0));
+    d_output_tensor_ = workspace_.add(output_[0], 0, DType::f32, forward_at(loss_tick), backward_at(0));
     table_.lay_out();
     workspace_.lay_out(max_samples);
 }

@@ -5,10 +5,9 @@
 #include <memory>
 #include <optional>
 
+#include "train/assembly.hpp"
 #include "train/evaluate_set.hpp"
-#include "train/experiment.hpp"
 #include "train/progress.hpp"
-#include "train/resume.hpp"
 #include "train/run_directory.hpp"
 #include "train/sample_trace.hpp"
 #include "trireme/base/build_info.hpp"
@@ -17,9 +16,7 @@
 #include "trireme/base/parse.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/comm/agree.hpp"
-#include "trireme/parallel/reducer.hpp"
 #include "trireme/train/metrics.hpp"
-#include "trireme/train/step.hpp"
 
 namespace trireme {
 namespace {
@@ -34,14 +31,11 @@ public:
 
 private:
     void take_directory();
-    void open_data();
-    void build();
     void clear_directory();
     void say_what_starts();
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
-    void after_step(const StepResult& result);
     void validate();
     void take_validation(const EvalResult& result);
     void save();
@@ -60,25 +54,12 @@ private:
     std::unique_ptr<RunDirectoryLock> lock_;
     std::optional<ResumePoint> resume_;
 
-    DatasetLayout train_set_, valid_set_;
-    std::int64_t outputs_ = 0;
-    Normalization normalization_;
-    EpochPlan plan_;
-    Range my_lanes_;
-
-    std::unique_ptr<Model> model_;
-    std::unique_ptr<Optimizer> optimizer_;
-    std::unique_ptr<Arena> arena_;
-    std::unique_ptr<LaneRunner> runner_;
-    std::unique_ptr<GradientReducer> reducer_;
-    std::unique_ptr<TrainStep> step_;
-    std::optional<Schedule> schedule_;
-    std::unique_ptr<Loader> train_loader_, valid_loader_;
+    Assembly parts_;
+    Position position_;
     std::unique_ptr<MetricsFile> metrics_;
     std::unique_ptr<SampleTrace> trace_;
     std::unique_ptr<Progress> progress_;
 
-    Position position_;
     bool first_step_done_ = false;
     bool stop_ = false, eval_due_ = false, save_due_ = false;
     std::int64_t saved_at_ = -1;
@@ -90,8 +71,8 @@ private:
 
 TrainOutcome Trainer::run() {
     take_directory();
-    open_data();
-    build();
+    parts_ = assemble(runtime_, config_, resume_);
+    position_ = parts_.position;
     if (finished()) {
         runtime_.log.info("nothing to do: " + config_.run.dir + " has finished at step " +
                           std::to_string(position_.attempts()));
@@ -99,11 +80,12 @@ TrainOutcome Trainer::run() {
     }
     clear_directory();
     say_what_starts();
-    train_loader_->start(position_.epoch, position_.step_in_epoch);
+    parts_.train_loader->start(position_.epoch, position_.step_in_epoch);
+    samples_logged_ = position_.samples;
     since_log_.restart();
     while (!finished() && !stop_) {
         train_one_step();
-        if ((eval_due_ || finished()) && valid_loader_) validate();
+        if ((eval_due_ || finished()) && parts_.valid_loader) validate();
         if (position_.step_in_epoch == 0)
             progress_->epoch_end(position_.epoch, last_valid_ ? &*last_valid_ : nullptr, last_valid_best_);
         if (position_.step_in_epoch == 0) last_valid_.reset();
@@ -140,91 +122,6 @@ void Trainer::clear_directory() {
     });
 }
 
-void Trainer::open_data() {
-    train_set_ = open_dataset(world(), config_.data.train, config_.data.x, config_.data.y);
-    check_compatible(train_set_, train_set_.sample, "data.train=" + config_.data.train);
-    outputs_ = count_outputs(world(), config_, train_set_);
-    if (resume_) {
-        check_compatible(train_set_, resume_->meta.sample, "data.train=" + config_.data.train);
-        outputs_ = std::max(outputs_, resume_->meta.outputs);
-        check_targets(config_, train_set_, outputs_);
-        normalization_ = {resume_->meta.input_shift, resume_->meta.input_scale};
-    } else {
-        normalization_ = make_normalization(world(), train_set_, config_.data.normalize);
-    }
-    if (!config_.data.valid.empty()) {
-        valid_set_ = open_dataset(world(), config_.data.valid, config_.data.x, config_.data.y);
-        check_compatible(valid_set_, train_set_.sample, "data.valid=" + config_.data.valid);
-        check_targets(config_, valid_set_, outputs_);
-        const std::int64_t found = count_outputs(world(), config_, valid_set_);
-        if (found > outputs_)
-            throw Error(Status::bad_data,
-                        "data.valid=" + config_.data.valid + ": label " + std::to_string(found - 1) +
-                            " does not occur in the training set, which has " + std::to_string(outputs_) +
-                            " classes",
-                        Scope::all_ranks);
-    }
-}
-
-void Trainer::build() {
-    const int ranks = data_ranks().size();
-    config_.train.lanes = choose_lanes(config_, ranks);
-    plan_ = {train_set_.rows(), config_.train.batch, config_.train.lanes, config_.data.drop_last};
-    if (plan_.steps() == 0)
-        throw usage_error("data.drop_last=true leaves no step: the " + std::to_string(plan_.samples) +
-                          " samples of data.train are fewer than train.batch=" + std::to_string(plan_.batch));
-    if (resume_ && resume_->meta.position.step_in_epoch >= plan_.steps())
-        throw Error(Status::bad_data,
-                    "data.train=" + config_.data.train + ": the checkpoint stands after step " +
-                        std::to_string(resume_->meta.position.step_in_epoch) +
-                        " of an epoch, but here an epoch has only " + std::to_string(plan_.steps()) +
-                        ": these are not the samples that it was begun with",
-                    Scope::all_ranks);
-    my_lanes_ = part_of({0, plan_.lanes}, ranks, data_ranks().rank());
-    if (plan_.lanes < ranks)
-        runtime_.log.warning(std::to_string(ranks - plan_.lanes) + " of " + std::to_string(ranks) +
-                             " ranks are idle: train.lanes=" + std::to_string(plan_.lanes));
-
-    EpochPlan valid_plan{valid_set_.rows(), plan_.batch, plan_.lanes, false};
-    const std::int64_t largest = std::max(plan_.largest_lane(), valid_plan.largest_lane());
-    model_ = std::make_unique<Model>(model_description(config_, train_set_.sample), loss_options(config_),
-                                     train_set_.sample, outputs_, largest);
-    optimizer_ = make_optimizer(optimizer_options(config_));
-    schedule_ = make_schedule(config_, plan_.steps());
-    arena_ = std::make_unique<Arena>(runtime_.device, model_->table(), optimizer_->state_names());
-
-    const LaneThreads threads = choose_threads(config_, runtime_.threads, my_lanes_);
-    runner_ = std::make_unique<LaneRunner>(runtime_.device, *model_, arena_->weights, threads.workers,
-                                           threads.threads);
-    const bool spare_core = runtime_.threads > 1;
-    reducer_ = make_reducer(
-        data_ranks(), runtime_.device, model_->table(), *arena_,
-        {.lanes = plan_.lanes,
-         .my_lanes = my_lanes_,
-         .workers = threads.workers,
-         .reproducible = config_.train.reduction == "reproducible",
-         .overlap = config_.parallel.overlap == "on" || (config_.parallel.overlap == "auto" && spare_core),
-         .bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * (1 << 20))});
-    step_ = std::make_unique<TrainStep>(data_ranks(), *runner_, *arena_, *optimizer_, *reducer_, plan_.lanes,
-                                        StepOptions{config_.train.clip_norm, config_.run.seed});
-    if (resume_) {
-        load_checkpoint(world(), resume_->source, model_->table(), *arena_, true);
-        position_ = resume_->meta.position;
-    } else {
-        model_->initialize(runner_->ops(), arena_->weights, config_.run.seed);
-    }
-
-    const int node_ranks = runtime_.session.local_size();
-    LoaderOptions options = loader_options(config_, plan_, normalization_, my_lanes_, outputs_, node_ranks);
-    set_augmentation(options, config_);
-    train_loader_ = std::make_unique<Loader>(train_set_, options);
-    if (valid_set_.rows() > 0) {
-        options = loader_options(config_, valid_plan, normalization_, my_lanes_, outputs_, node_ranks);
-        options.shuffle = Shuffle::none;
-        valid_loader_ = std::make_unique<Loader>(valid_set_, options);
-    }
-}
-
 void Trainer::say_what_starts() {
     const std::string& dir = config_.run.dir;
     agreed_by_one(world(), [&] {
@@ -234,7 +131,7 @@ void Trainer::say_what_starts() {
     if (!metrics_) metrics_ = std::make_unique<MetricsFile>("");
     if (config_.run.trace_samples)
         trace_ = std::make_unique<SampleTrace>(dir + "/samples-" + std::to_string(world().rank()) + ".csv");
-    const std::int64_t steps = plan_.steps();
+    const std::int64_t steps = parts_.plan.steps();
     const std::int64_t total = config_.train.max_steps > 0 && config_.train.epochs > 0
                                    ? std::min(config_.train.max_steps, config_.train.epochs * steps)
                                    : std::max(config_.train.max_steps, config_.train.epochs * steps);
@@ -245,19 +142,19 @@ void Trainer::say_what_starts() {
                      .resumed_from = resume_ ? resume_->source : "",
                      .ranks = world().size(),
                      .threads = runtime_.threads,
-                     .lanes = plan_.lanes,
-                     .parameters = model_->table().weight_count(),
-                     .samples = plan_.samples,
+                     .lanes = parts_.plan.lanes,
+                     .parameters = parts_.model->table().weight_count(),
+                     .samples = parts_.plan.samples,
                      .steps_per_epoch = steps,
                      .step = position_.attempts()});
     const Log& log = runtime_.log;
-    log.info("training " + std::to_string(model_->table().weight_count()) + " parameters on " +
-             std::to_string(plan_.samples) + " samples of " + train_set_.sample.text() + ": " +
+    log.info("training " + std::to_string(parts_.model->table().weight_count()) + " parameters on " +
+             std::to_string(parts_.plan.samples) + " samples of " + parts_.train_set.sample.text() + ": " +
              std::to_string(world().size()) + " ranks x " + std::to_string(runtime_.threads) + " threads, " +
-             std::to_string(plan_.lanes) + " lanes, batch " + std::to_string(plan_.batch) + ", " +
+             std::to_string(parts_.plan.lanes) + " lanes, batch " + std::to_string(parts_.plan.batch) + ", " +
              std::to_string(steps) + " steps an epoch, " + config_.train.reduction + " reduction on " +
              runtime_.device.name());
-    if (config_.optim.weight_decay > 0) log.info(model_->groups_text());
+    if (config_.optim.weight_decay > 0) log.info(parts_.model->groups_text());
     if (resume_)
         log.info("resumed from " + resume_->source + " at step " + std::to_string(position_.attempts()));
 }
@@ -280,21 +177,21 @@ void Trainer::train_one_step() {
     const auto over = [](const Every& every, const Stopwatch& watch) {
         return every.minutes > 0 && watch.seconds() >= 60 * every.minutes;
     };
-    StepRequest request{.lr = schedule_->rate(position_.updates),
+    StepRequest request{.lr = parts_.schedule->rate(position_.updates),
                         .updates = position_.updates,
                         .attempt = position_.attempts(),
-                        .batch_samples = plan_.step(position_.step_in_epoch).size()};
+                        .batch_samples = parts_.plan.step(position_.step_in_epoch).size()};
     request.flags[stop_flag] = runtime_.stop_requested();
     request.flags[eval_flag] = root() && over(config_.train.eval_every, since_eval_);
     request.flags[save_flag] = root() && over(config_.checkpoint.every, since_save_);
 
-    const std::span<const LaneBatch> lanes = train_loader_->next_step();
-    const StepResult result = step_->run(lanes, request);
+    const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
+    const StepResult result = parts_.step->run(lanes, request);
     const std::int64_t epoch = position_.epoch + 1;
 
     ++position_.updates;
     position_.samples += request.batch_samples;
-    if (++position_.step_in_epoch == plan_.steps()) {
+    if (++position_.step_in_epoch == parts_.plan.steps()) {
         ++position_.epoch;
         position_.step_in_epoch = 0;
     }
@@ -304,36 +201,34 @@ void Trainer::train_one_step() {
     }
     if (trace_) trace_->write(position_.attempts(), lanes);
 
-    const double input_wait = train_loader_->take_waited_seconds();
+    const double input_wait = parts_.train_loader->take_waited_seconds();
     const std::int64_t step = position_.attempts();
     if (step % config_.train.log_every == 0 && root()) {
         const double seconds = std::max(1e-9, since_log_.seconds());
         const double rate = static_cast<double>(position_.samples - samples_logged_) / seconds;
-        metrics_->step(
-            {.step = step,
-             .epoch = epoch,
-             .loss = result.loss,
-             .lr = request.lr,
-             .gradient_norm = result.gradient_norm,
-             .scale = position_.scale,
-             .skipped = position_.skipped,
-             .samples = position_.samples,
-             .samples_per_s = samples_logged_ > 0 || position_.samples == request.batch_samples ? rate : 0,
-             .communication_s = result.exposed_seconds,
-             .input_wait_s = input_wait});
+        metrics_->step({.step = step,
+                        .epoch = epoch,
+                        .loss = result.loss,
+                        .lr = request.lr,
+                        .gradient_norm = result.gradient_norm,
+                        .scale = position_.scale,
+                        .skipped = position_.skipped,
+                        .samples = position_.samples,
+                        .samples_per_s = rate,
+                        .communication_s = result.exposed_seconds,
+                        .input_wait_s = input_wait});
         samples_logged_ = position_.samples;
         since_log_.restart();
     }
     progress_->step(epoch, step, result.loss * result.count, result.count, result.correct,
-                    model_->loss().kind != LossKind::mse, request.batch_samples);
+                    parts_.model->loss().kind != LossKind::mse, request.batch_samples);
     stop_ = result.flags[stop_flag];
     eval_due_ = due(config_.train.eval_every, result.flags[eval_flag]);
     save_due_ = due(config_.checkpoint.every, result.flags[save_flag]);
 }
 
 void Trainer::validate() {
-    const EpochPlan plan{valid_set_.rows(), plan_.batch, plan_.lanes, false};
-    take_validation(evaluate_set(data_ranks(), *runner_, *valid_loader_, plan));
+    take_validation(evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan));
     since_eval_.restart();
     since_log_.restart();
 }
@@ -360,19 +255,20 @@ CheckpointMeta Trainer::meta() const {
     CheckpointMeta meta;
     meta.position = position_;
     meta.config = config_text(config_);
-    meta.input_shift = normalization_.shift;
-    meta.input_scale = normalization_.scale;
-    meta.sample = train_set_.sample;
-    meta.outputs = model_->output()[0];
+    meta.input_shift = parts_.normalization.shift;
+    meta.input_scale = parts_.normalization.scale;
+    meta.sample = parts_.train_set.sample;
+    meta.samples = parts_.plan.samples;
+    meta.outputs = parts_.model->output()[0];
     meta.optimizer = config_.optim.name;
-    meta.state_names = optimizer_->state_names();
+    meta.state_names = parts_.optimizer->state_names();
     return meta;
 }
 
 /// Loss and gradient are checked in each step, but the update itself can overflow as well.
 void Trainer::require_finite_weights() {
     double squares = 0;
-    runner_->ops().sum_squares(arena_->weights.whole(), &squares);
+    parts_.runner->ops().sum_squares(parts_.arena->weights.whole(), &squares);
     runtime_.device.synchronize();
     if (!std::isfinite(squares))
         throw Error(Status::failed,
@@ -385,7 +281,8 @@ void Trainer::require_finite_weights() {
 
 SavedCheckpoint Trainer::save_to(const std::string& path) {
     require_finite_weights();
-    const SavedCheckpoint saved = save_checkpoint(world(), path, model_->table(), *arena_, meta());
+    const SavedCheckpoint saved =
+        save_checkpoint(world(), path, parts_.model->table(), *parts_.arena, meta());
     metrics_->checkpoint(saved);
     since_log_.restart();
     return saved;

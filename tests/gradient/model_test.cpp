@@ -1,5 +1,5 @@
-// Whole models against central differences: along a random direction within each parameter, the loss must change as
-// the gradient says.
+// Whole models against central differences: along a random direction within each parameter, the loss must
+// change as the gradient says.
 #include <cmath>
 
 #include "support/lanes.hpp"
@@ -21,17 +21,50 @@ std::vector<Case> cases() {
     const LossOptions ce{}, smooth{LossKind::cross_entropy, 0.1F}, mse{LossKind::mse}, bce{LossKind::bce};
     std::vector<Case> list = {
         {"one linear layer", {"linear out=classes"}, {7}, 3, ce},
-        {"tanh mlp, smoothing", {"linear out=9", "tanh", "linear out=5", "sigmoid", "linear out=classes"}, {7}, 3, smooth},
-        {"gelu and silu, mse", {"linear out=9", "gelu", "linear out=6", "gelu form=tanh", "linear out=5", "silu", "linear out=2"}, {7}, 2, mse},
+        {"tanh mlp, smoothing",
+         {"linear out=9", "tanh", "linear out=5", "sigmoid", "linear out=classes"},
+         {7},
+         3,
+         smooth},
+        {"gelu and silu, mse",
+         {"linear out=9", "gelu", "linear out=6", "gelu form=tanh", "linear out=5", "silu", "linear out=2"},
+         {7},
+         2,
+         mse},
         {"no bias, bce", {"linear out=9 bias=false", "tanh", "linear out=3"}, {7}, 3, bce},
         {"dropout", {"linear out=16", "tanh", "dropout p=0.4", "linear out=classes"}, {7}, 3, ce},
         {"batchnorm", {"linear out=8", "batchnorm", "tanh", "linear out=classes"}, {7}, 3, ce},
         {"layernorm", {"layernorm", "linear out=8", "layernorm", "gelu", "linear out=classes"}, {7}, 3, ce},
-        {"conv, pools", {"conv out=4 kernel=3 padding=1", "tanh", "avgpool kernel=2", "conv out=6 kernel=2 stride=2 bias=false", "batchnorm", "silu", "flatten", "linear out=classes"}, {2, 6, 9}, 3, ce},
-        {"grouped and dilated", {"conv out=6 kernel=3x2 groups=2 dilation=2x1 padding=2x0", "sigmoid", "layernorm", "globalavgpool", "flatten", "linear out=classes"}, {4, 5, 7}, 3, ce},
-        {"residual identity", {"linear out=6", "residual", "linear out=8", "tanh", "linear out=6", "end", "tanh", "linear out=classes"}, {5}, 3, ce},
-        {"residual shortcut", {"conv out=3 kernel=3 padding=1", "tanh", "residual", "conv out=5 kernel=3 stride=2 padding=1", "batchnorm", "tanh", "shortcut", "conv out=5 kernel=1 stride=2 bias=false", "batchnorm", "end", "gelu", "flatten", "linear out=classes"}, {2, 5, 5}, 3, ce},
-        {"residual first, nested", {"residual", "linear out=6", "residual", "tanh", "linear out=6", "end", "end", "linear out=classes"}, {6}, 3, ce},
+        {"conv, pools",
+         {"conv out=4 kernel=3 padding=1", "tanh", "avgpool kernel=2",
+          "conv out=6 kernel=2 stride=2 bias=false", "batchnorm", "silu", "flatten", "linear out=classes"},
+         {2, 6, 9},
+         3,
+         ce},
+        {"grouped and dilated",
+         {"conv out=6 kernel=3x2 groups=2 dilation=2x1 padding=2x0", "sigmoid", "layernorm", "globalavgpool",
+          "flatten", "linear out=classes"},
+         {4, 5, 7},
+         3,
+         ce},
+        {"residual identity",
+         {"linear out=6", "residual", "linear out=8", "tanh", "linear out=6", "end", "tanh",
+          "linear out=classes"},
+         {5},
+         3,
+         ce},
+        {"residual shortcut",
+         {"conv out=3 kernel=3 padding=1", "tanh", "residual", "conv out=5 kernel=3 stride=2 padding=1",
+          "batchnorm", "tanh", "shortcut", "conv out=5 kernel=1 stride=2 bias=false", "batchnorm", "end",
+          "gelu", "flatten", "linear out=classes"},
+         {2, 5, 5},
+         3,
+         ce},
+        {"residual first, nested",
+         {"residual", "linear out=6", "residual", "tanh", "linear out=6", "end", "end", "linear out=classes"},
+         {6},
+         3,
+         ce},
     };
     return list;
 }
@@ -71,7 +104,10 @@ TEST_CASE("gradients of models equal central differences", "[gradient]") {
 
 TEST_CASE("relu and max pooling pass gradients where they should", "[gradient]") {
     // Away from their kinks these are piecewise linear, so a small step is exact up to rounding.
-    Rig rig({"conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2", "residual", "conv out=4 kernel=3 padding=1", "end", "relu", "flatten", "linear out=8", "relu", "linear out=classes"}, {1, 6, 6}, 3, 5);
+    Rig rig({"conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2", "residual",
+             "conv out=4 kernel=3 padding=1", "end", "relu", "flatten", "linear out=8", "relu",
+             "linear out=classes"},
+            {1, 6, 6}, 3, 5);
     rig.run({0, 5}, &rig.arena.gradients);
     double slope = 0, scale = 0;
     const auto w = rig.arena.weights.whole().span<float>();
@@ -82,7 +118,8 @@ TEST_CASE("relu and max pooling pass gradients where they should", "[gradient]")
         if (p.role == Role::weight)
             for (std::int64_t i = p.place.begin; i < p.place.end; ++i)
                 direction[static_cast<std::size_t>(i)] = (i * 7 % 11 - 5) * 0.1;
-    for (std::size_t i = 0; i < w.size(); ++i) slope += g[i] * direction[i], scale += std::abs(g[i] * direction[i]);
+    for (std::size_t i = 0; i < w.size(); ++i)
+        slope += g[i] * direction[i], scale += std::abs(g[i] * direction[i]);
     const double h = 1e-4;
     const auto loss_at = [&](double t) {
         for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(kept[i] + t * direction[i]);

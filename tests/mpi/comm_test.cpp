@@ -62,7 +62,8 @@ TEST_CASE("gathers and exchanges of uneven parts", "[mpi][comm]") {
     }
     std::vector<std::int32_t> all(static_cast<std::size_t>(total), -1);
     const Range mine = parts[static_cast<std::size_t>(world.rank())];
-    for (std::int64_t i = mine.begin; i < mine.end; ++i) all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * i);
+    for (std::int64_t i = mine.begin; i < mine.end; ++i)
+        all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * i);
     world.all_gather(view_of(all.data(), Shape{total}), parts);
     for (std::int64_t i = 0; i < total; ++i) CHECK(all[static_cast<std::size_t>(i)] == i * i);
 
@@ -92,7 +93,8 @@ TEST_CASE("texts and values reach everybody", "[mpi][comm]") {
     CHECK(broadcast_value(world, world.rank() + 5, world.size() - 1) == world.size() + 4);
     const auto texts = gather_texts(world, std::string(static_cast<std::size_t>(world.rank()), 'x'));
     REQUIRE(static_cast<int>(texts.size()) == world.size());
-    for (int q = 0; q < world.size(); ++q) CHECK(texts[static_cast<std::size_t>(q)] == std::string(static_cast<std::size_t>(q), 'x'));
+    for (int q = 0; q < world.size(); ++q)
+        CHECK(texts[static_cast<std::size_t>(q)] == std::string(static_cast<std::size_t>(q), 'x'));
 }
 
 TEST_CASE("an error of one rank becomes everybody's", "[mpi][comm]") {
@@ -108,7 +110,8 @@ TEST_CASE("an error of one rank becomes everybody's", "[mpi][comm]") {
         }
         return std::string("nothing was thrown");
     };
-    CHECK_THAT(message_of([&] { agreed_by_one(world, [] { throw data_error("shard 3"); }); }), contains("shard 3"));
+    CHECK_THAT(message_of([&] { agreed_by_one(world, [] { throw data_error("shard 3"); }); }),
+               contains("shard 3"));
     CHECK_THAT(message_of([&] {
                    agreed_by_all(world, [&] {
                        if (world.rank() == last) throw data_error("row 7");

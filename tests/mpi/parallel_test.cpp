@@ -51,7 +51,8 @@ Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool
                             g = (target.accumulate ? g : 0.0F) + contribution(lane, i);
                         }
                 if (lane == last)
-                    for (int id = table.count() - 1; id >= 0; --id) reducer->finished_below(table.finished_after(id));
+                    for (int id = table.count() - 1; id >= 0; --id)
+                        reducer->finished_below(table.finished_after(id));
                 reducer->end_lane(*rig.ops, w, lane, lane >= empty_from);
             }
         reducer->finish_step(*rig.ops);
@@ -110,7 +111,8 @@ TEST_CASE("accumulation costs no collective before the last lane", "[mpi][parall
 TEST_CASE("reproducible reduction has the bits of the tree on any number of ranks", "[mpi][parallel]") {
     MpiCommunicator world(MPI_COMM_WORLD, false);
     MpiCommunicator self(MPI_COMM_SELF, false);
-    const auto lanes = GENERATE(std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, std::int64_t{8}, std::int64_t{13});
+    const auto lanes =
+        GENERATE(std::int64_t{1}, std::int64_t{2}, std::int64_t{5}, std::int64_t{8}, std::int64_t{13});
     const std::vector<float> alone = reduce(self, lanes, true, false, 1, 1 << 20).sum;
     check_close(alone, exact_sum(lanes));
     for (const int workers : {1, 2, 3})

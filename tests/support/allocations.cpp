@@ -15,7 +15,8 @@ std::atomic<std::int64_t> ours{0}, live{0};
 // oneDNN builds a map of arguments in every call of a primitive and drops it again: not ours to avoid.
 bool inside_onednn(const void* caller) {
     Dl_info info{};
-    return dladdr(caller, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "dnnl") != nullptr;
+    return dladdr(caller, &info) != 0 && info.dli_fname != nullptr &&
+           std::strstr(info.dli_fname, "dnnl") != nullptr;
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
@@ -30,23 +31,40 @@ void* allocate(std::size_t bytes, std::size_t alignment, const void* caller) {
 }
 
 void release(void* data) noexcept {
-    if (data != nullptr && counting.load(std::memory_order_relaxed)) live.fetch_sub(1, std::memory_order_relaxed);
+    if (data != nullptr && counting.load(std::memory_order_relaxed))
+        live.fetch_sub(1, std::memory_order_relaxed);
     std::free(data);
 }
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return allocate(bytes, 0, __builtin_return_address(0)); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 0, __builtin_return_address(0)); }
+void* operator new(std::size_t bytes) {
+    return allocate(bytes, 0, __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes) {
+    return allocate(bytes, 0, __builtin_return_address(0));
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     return allocate(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
-void operator delete(void* data) noexcept { release(data); }
-void operator delete[](void* data) noexcept { release(data); }
-void operator delete(void* data, std::size_t) noexcept { release(data); }
-void operator delete[](void* data, std::size_t) noexcept { release(data); }
-void operator delete(void* data, std::align_val_t) noexcept { release(data); }
-void operator delete(void* data, std::size_t, std::align_val_t) noexcept { release(data); }
+void operator delete(void* data) noexcept {
+    release(data);
+}
+void operator delete[](void* data) noexcept {
+    release(data);
+}
+void operator delete(void* data, std::size_t) noexcept {
+    release(data);
+}
+void operator delete[](void* data, std::size_t) noexcept {
+    release(data);
+}
+void operator delete(void* data, std::align_val_t) noexcept {
+    release(data);
+}
+void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
+    release(data);
+}
 
 namespace trireme::testing {
 
@@ -56,6 +74,8 @@ void count_allocations() {
     counting = true;
 }
 
-Allocations allocations() { return {ours, live}; }
+Allocations allocations() {
+    return {ours, live};
+}
 
 }  // namespace trireme::testing

@@ -108,6 +108,7 @@ inline CheckpointMeta some_meta() {
     meta.input_scale = {3.0F, 1.0F / 3.0F, 1.0F};
     meta.sample = {3, 28, 30};
     meta.outputs = 10;
+    meta.samples = 60000;
     meta.optimizer = "adam";
     meta.state_names = {"m", "v"};
     return meta;
@@ -116,7 +117,7 @@ inline CheckpointMeta some_meta() {
 inline bool same_meta(const CheckpointMeta& a, const CheckpointMeta& b) {
     return a.position == b.position && a.config == b.config && a.input_shift == b.input_shift &&
            a.input_scale == b.input_scale && a.sample == b.sample && a.outputs == b.outputs &&
-           a.optimizer == b.optimizer && a.state_names == b.state_names;
+           a.samples == b.samples && a.optimizer == b.optimizer && a.state_names == b.state_names;
 }
 
 // Shape and bytes of every numeric data set of a file, and the name of every other object.
@@ -186,7 +187,7 @@ inline void copy_without(const std::string& from, const std::string& to, const s
          number);
     copy("/position", {"scale", "best"}, real);
     copy("/data", {"sample"}, text);
-    copy("/data", {"outputs"}, number);
+    copy("/data", {"outputs", "samples"}, number);
     copy("/optim", {"name", "states"}, text);
     target.close();
 }

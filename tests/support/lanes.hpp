@@ -1,6 +1,6 @@
 #pragma once
-// A model with its arena and a random batch, run lane by lane without data files: for tests of layers, steps and
-// reducers.
+// A model with its arena and a random batch, run lane by lane without data files: for tests of layers, steps
+// and reducers.
 
 #include <memory>
 #include <string>
@@ -50,8 +50,9 @@ struct Rig {
         lane.batch_samples = samples;
         lane.finished = [this](std::int64_t offset) { finished.push_back(offset); };
         const View in = view_of(x.data() + part.begin * shape.count(), shape.batched(part.size()));
-        const View y = targets.empty() ? view_of(labels.data() + part.begin, Shape{part.size()})
-                                       : view_of(targets.data() + part.begin * width, Shape{part.size(), width});
+        const View y = targets.empty()
+                           ? view_of(labels.data() + part.begin, Shape{part.size()})
+                           : view_of(targets.data() + part.begin * width, Shape{part.size(), width});
         double sums[3] = {};
         const View output = model.forward(lane, in);
         const LossSums to{&sums[0], &sums[1], &sums[2]};

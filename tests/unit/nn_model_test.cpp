@@ -32,16 +32,22 @@ TEST_CASE("layer lines that cannot be meant are refused by name", "[unit][nn]") 
     CHECK_THAT(refusal({"linear out=3 out=4"}), contains("given twice"));
     CHECK_THAT(refusal({"dropout p=1.5", "linear out=2"}), contains("0 <= p <= 1"));
     CHECK_THAT(refusal({"gelu form=fast", "linear out=2"}), contains("expected exact or tanh"));
-    CHECK_THAT(refusal({"conv out=2 kernel=3", "flatten", "linear out=2"}), contains("channels x height x width"));
-    CHECK_THAT(refusal({"conv out=2 kernel=9", "flatten", "linear out=2"}, {1, 8, 8}), contains("does not fit"));
-    CHECK_THAT(refusal({"conv out=3 kernel=1 groups=2", "flatten", "linear out=2"}, {4, 8, 8}), contains("groups=2"));
+    CHECK_THAT(refusal({"conv out=2 kernel=3", "flatten", "linear out=2"}),
+               contains("channels x height x width"));
+    CHECK_THAT(refusal({"conv out=2 kernel=9", "flatten", "linear out=2"}, {1, 8, 8}),
+               contains("does not fit"));
+    CHECK_THAT(refusal({"conv out=3 kernel=1 groups=2", "flatten", "linear out=2"}, {4, 8, 8}),
+               contains("groups=2"));
     CHECK_THAT(refusal({"linear out=2"}, {1, 8, 8}), contains("layer = flatten"));
     CHECK_THAT(refusal({"residual", "linear out=4"}), contains("`layer = end` is missing"));
     CHECK_THAT(refusal({"linear out=2", "end"}), contains("no residual block"));
-    CHECK_THAT(refusal({"residual", "linear out=3", "end", "linear out=2"}), contains("the block ends with 3"));
-    CHECK_THAT(refusal({"linear out=3"}), contains("output has the shape 3") && contains("2 classes"));
+    CHECK_THAT(refusal({"residual", "linear out=3", "end", "linear out=2"}),
+               contains("the block ends with 3"));
+    CHECK_THAT(refusal({"linear out=1"}), contains("output has the shape 1") && contains("2 classes"));
+    CHECK(refusal({"linear out=3"}).empty());  // a class more than these data show
     CHECK_THAT(refusal({}), contains("no layers"));
-    CHECK_THAT(refusal({"linear out=4 name=a", "linear out=2 name=a"}), contains("two parameters are called a.weight"));
+    CHECK_THAT(refusal({"linear out=4 name=a", "linear out=2 name=a"}),
+               contains("two parameters are called a.weight"));
 }
 
 TEST_CASE("init texts", "[unit][nn]") {
@@ -104,7 +110,8 @@ TEST_CASE("presets fit their data", "[unit][nn]") {
         Model model(ModelDescription{preset_layers(arch, sample, options), "", "kaiming"}, {}, sample, 10, 2);
         return model.table().weight_count();
     };
-    CHECK(parameters("mlp", {784}, {.widths = {512, 512}}) == 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+    CHECK(parameters("mlp", {784}, {.widths = {512, 512}}) ==
+          784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
     CHECK(parameters("cnn", {1, 28, 28}) == 32 * 9 + 32 + 64 * 32 * 9 + 64 + 64 * 49 * 128 + 128 + 1280 + 10);
     CHECK(parameters("resnet18", {3, 224, 224}) == 11181642);  // 11,689,512 with 1000 classes, as published
     CHECK(parameters("resnet18", {3, 32, 32}) == 11173962);
@@ -135,8 +142,9 @@ TEST_CASE("tensors that live together do not share memory", "[unit][nn]") {
         const int tick = plan.next_tick();
         const std::int64_t per_sample = (i * 37) % 23, fixed = (i * 11) % 7;
         const int until = std::max(0, tick - i % 5);
-        const TensorId id = i % 3 == 0 ? plan.add(per_sample, fixed, DType::f32, backward_at(tick), backward_at(until))
-                                       : plan.add(per_sample, fixed, DType::f32, forward_at(tick), backward_at(until));
+        const TensorId id =
+            i % 3 == 0 ? plan.add(per_sample, fixed, DType::f32, backward_at(tick), backward_at(until))
+                       : plan.add(per_sample, fixed, DType::f32, forward_at(tick), backward_at(until));
         asked.push_back({id, 4 * (per_sample * 3 + fixed), i % 3 == 0 ? 80 - tick : tick, 80 - until});
     }
     plan.lay_out(3);

@@ -1,4 +1,5 @@
-// Optimizers and schedules through their own interfaces; the arithmetic of the passes has its oracle in ops tests.
+// Optimizers and schedules through their own interfaces; the arithmetic of the passes has its oracle in ops
+// tests.
 #include <cmath>
 #include <numbers>
 
@@ -32,7 +33,8 @@ TEST_CASE("schedules at start, warm-up end, middle, end and past it", "[unit][op
     CHECK(linear.rate(5) == Approx(1.5));
     CHECK(linear.rate(50) == Approx(1.0));
 
-    const Schedule step({.name = "step", .base_lr = 1.0, .min_lr = 0.02, .horizon = 100, .step_size = 10, .gamma = 0.1});
+    const Schedule step(
+        {.name = "step", .base_lr = 1.0, .min_lr = 0.02, .horizon = 100, .step_size = 10, .gamma = 0.1});
     CHECK(step.rate(9) == 1.0);
     CHECK(step.rate(10) == Approx(0.1));
     CHECK(step.rate(25) == Approx(0.02));
@@ -70,7 +72,8 @@ TEST_CASE("two steps of AdamW by hand", "[unit][optim]") {
 }
 
 TEST_CASE("two steps of SGD with Nesterov's momentum by hand", "[unit][optim]") {
-    // g = 1 twice, momentum 0.9, lr 0.1: step 1: b = 1, w -= 0.1(1 + 0.9); step 2: b = 1.9, w -= 0.1(1 + 1.71)
+    // g = 1 twice, momentum 0.9, lr 0.1: step 1: b = 1, w -= 0.1(1 + 0.9); step 2: b = 1.9, w -= 0.1(1
+    // + 1.71)
     Rig rig({"linear out=1 bias=false"}, {1}, 1, 1, {LossKind::mse});
     Arena arena(*rig.device, rig.model.table(), {"momentum"});
     const auto sgd = make_optimizer({.name = "sgd", .momentum = 0.9, .nesterov = true});
@@ -95,8 +98,9 @@ TEST_CASE("statistics follow their average and stay out of the norm", "[unit][op
     rig.arena.gradients.of(table[4]).as<float>()[0] = 4;
     CHECK(std::sqrt(pass.gradient_norm_squared(*rig.ops, rig.arena)) == Approx(5));
     CHECK(std::sqrt(pass.apply(*rig.ops, rig.arena, {.lr = 0}, true)) == Approx(5));
-    CHECK(rig.arena.weights.of(table[2]).as<float>()[0] == Approx(0.25 * 8));         // running mean from 0
-    CHECK(rig.arena.weights.of(table[3]).as<float>()[0] == Approx(0.75 + 0.25 * 8));  // running variance from 1
+    CHECK(rig.arena.weights.of(table[2]).as<float>()[0] == Approx(0.25 * 8));  // running mean from 0
+    CHECK(rig.arena.weights.of(table[3]).as<float>()[0] ==
+          Approx(0.75 + 0.25 * 8));  // running variance from 1
 }
 
 TEST_CASE("optimizer options out of range are refused by key", "[unit][optim]") {

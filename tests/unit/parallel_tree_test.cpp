@@ -11,7 +11,8 @@ namespace {
 std::string sum_text(std::int64_t lanes, std::int64_t workers) {
     LaneStack joined(lanes);
     std::vector<std::string> terms;
-    const auto add = [](LaneStack& stack, std::vector<std::string>& texts, LaneNode node, const std::string& text) {
+    const auto add = [](LaneStack& stack, std::vector<std::string>& texts, LaneNode node,
+                        const std::string& text) {
         texts.push_back(text);
         for (int joins = stack.push(node); joins > 0; --joins) {
             const std::string top = texts.back();
@@ -23,7 +24,8 @@ std::string sum_text(std::int64_t lanes, std::int64_t workers) {
         LaneStack own(lanes);
         std::vector<std::string> parts;
         const Range mine = part_of({0, lanes}, workers, w);
-        for (std::int64_t lane = mine.begin; lane < mine.end; ++lane) add(own, parts, {0, lane}, std::to_string(lane));
+        for (std::int64_t lane = mine.begin; lane < mine.end; ++lane)
+            add(own, parts, {0, lane}, std::to_string(lane));
         CHECK(own.nodes() == nodes_of(mine, lanes));
         for (std::size_t i = 0; i < parts.size(); ++i) add(joined, terms, own.nodes()[i], parts[i]);
     }

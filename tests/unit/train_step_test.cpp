@@ -19,8 +19,11 @@ namespace {
 
 /// A training set of random images in a file, and everything between it and the update.
 struct Pipeline {
-    Pipeline(const std::vector<std::string>& layers, bool reproducible, int workers, double clip, std::int64_t lanes)
-        : comm(MPI_COMM_SELF, false), rig(layers, {1, 8, 8}, 4, 16), arena(*rig.device, rig.model.table(), {"m", "v"}) {
+    Pipeline(const std::vector<std::string>& layers, bool reproducible, int workers, double clip,
+             std::int64_t lanes)
+        : comm(MPI_COMM_SELF, false),
+          rig(layers, {1, 8, 8}, 4, 16),
+          arena(*rig.device, rig.model.table(), {"m", "v"}) {
         const std::string path = (folder.path() / "train-0.h5").string();
         io::File file(path, io::Access::create);
         std::vector<float> x;
@@ -35,16 +38,18 @@ struct Pipeline {
                                           LoaderOptions{.plan = plan, .my_lanes = {0, lanes}, .classes = 4});
         runner = std::make_unique<LaneRunner>(*rig.device, rig.model, arena.weights, workers, 1);
         optimizer = make_optimizer({.name = "adamw", .weight_decay = 0.01});
-        reducer = make_reducer(comm, *rig.device, rig.model.table(), arena,
-                               {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
-        step = std::make_unique<TrainStep>(comm, *runner, arena, *optimizer, *reducer, lanes, StepOptions{clip, 1});
+        reducer = make_reducer(
+            comm, *rig.device, rig.model.table(), arena,
+            {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
+        step = std::make_unique<TrainStep>(comm, *runner, arena, *optimizer, *reducer, lanes,
+                                           StepOptions{clip, 1});
         rig.model.initialize(*rig.ops, arena.weights, 1);
         loader->start(0, 0);
     }
 
     StepResult next() {
-        const StepResult result =
-            step->run(loader->next_step(), {.lr = 1e-3, .updates = done, .attempt = done, .batch_samples = 16});
+        const StepResult result = step->run(
+            loader->next_step(), {.lr = 1e-3, .updates = done, .attempt = done, .batch_samples = 16});
         ++done;
         return result;
     }
@@ -61,10 +66,11 @@ struct Pipeline {
     std::int64_t done = 0;
 };
 
-const std::vector<std::string> mlp = {"flatten", "linear out=32", "relu", "dropout p=0.2", "linear out=classes"};
-const std::vector<std::string> cnn = {"conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2",
-                                      "residual", "conv out=4 kernel=3 padding=1", "gelu", "end", "flatten",
+const std::vector<std::string> mlp = {"flatten", "linear out=32", "relu", "dropout p=0.2",
                                       "linear out=classes"};
+const std::vector<std::string> cnn = {
+    "conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2", "residual",
+    "conv out=4 kernel=3 padding=1", "gelu",      "end",  "flatten",          "linear out=classes"};
 
 }  // namespace
 

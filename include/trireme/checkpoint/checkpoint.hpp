@@ -21,6 +21,7 @@ struct CheckpointMeta {
     std::vector<float> input_shift, input_scale;  ///< normalization of the inputs, per channel; empty: none
     Shape sample;                                 ///< shape of one input
     std::int64_t outputs = 0;                     ///< classes, or width of the target
+    std::int64_t samples = 0;                     ///< rows of the training set
     std::string optimizer;                        ///< its name
     std::vector<std::string> state_names;
 };

@@ -1,0 +1,127 @@
+#include "train/assembly.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+Error misfit(const std::string& message) {
+    return Error(Status::bad_data, message, Scope::all_ranks);
+}
+
+/// Returns classes of the labels, or values of a target.
+std::int64_t open_data(Communicator& world, const Config& config, const std::optional<ResumePoint>& resume,
+                       Assembly& parts) {
+    const std::string train = "data.train=" + config.data.train, valid = "data.valid=" + config.data.valid;
+    DatasetLayout& set = parts.train_set;
+    set = open_dataset(world, config.data.train, config.data.x, config.data.y);
+    check_compatible(set, resume ? resume->meta.sample : set.sample, train);
+    std::int64_t outputs = count_outputs(world, config, set);
+    if (resume) {
+        outputs = std::max(outputs, resume->meta.outputs);
+        check_targets(config, set, outputs);
+        parts.normalization = {resume->meta.input_shift, resume->meta.input_scale};
+    } else {
+        parts.normalization = make_normalization(world, set, config.data.normalize);
+    }
+    if (config.data.valid.empty()) return outputs;
+
+    parts.valid_set = open_dataset(world, config.data.valid, config.data.x, config.data.y);
+    check_compatible(parts.valid_set, set.sample, valid);
+    check_targets(config, parts.valid_set, outputs);
+    return outputs;
+}
+
+void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, Assembly& parts) {
+    EpochPlan& plan = parts.plan;
+    plan = {parts.train_set.rows(), config.train.batch, config.train.lanes, config.data.drop_last};
+    parts.valid_plan = {parts.valid_set.rows(), plan.batch, plan.lanes, false};
+    if (plan.steps() == 0)
+        throw usage_error("data.drop_last=true leaves no step: the " + std::to_string(plan.samples) +
+                          " samples of data.train are fewer than train.batch=" + std::to_string(plan.batch));
+    if (resume && resume->meta.position.step_in_epoch > 0 && resume->meta.samples != plan.samples)
+        throw misfit("data.train=" + config.data.train + ": the epoch was begun with " +
+                     std::to_string(resume->meta.samples) + " samples, but here are " +
+                     std::to_string(plan.samples) +
+                     "; go on with the same data, or from a checkpoint at the end of an epoch");
+}
+
+void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
+    const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
+    parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
+                                          loss_options(config), parts.train_set.sample, outputs, largest);
+    if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
+        const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
+        if (found > parts.model->output()[0])
+            throw misfit("data.valid=" + config.data.valid + ": there is the label " +
+                         std::to_string(found - 1) + ", but the training set has " + std::to_string(outputs) +
+                         " classes");
+    }
+    parts.optimizer = make_optimizer(optimizer_options(config));
+    parts.schedule = make_schedule(config, parts.plan.steps());
+    parts.arena =
+        std::make_unique<Arena>(runtime.device, parts.model->table(), parts.optimizer->state_names());
+}
+
+void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
+    Communicator& data = runtime.mesh.data();
+    const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
+    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, parts.arena->weights,
+                                                threads.workers, threads.threads);
+    const bool spare_core = runtime.threads > 1;
+    parts.reducer = make_reducer(
+        data, runtime.device, parts.model->table(), *parts.arena,
+        {.lanes = parts.plan.lanes,
+         .my_lanes = my_lanes,
+         .workers = threads.workers,
+         .reproducible = config.train.reduction == "reproducible",
+         .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
+         .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
+    parts.step =
+        std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.optimizer, *parts.reducer,
+                                    parts.plan.lanes, StepOptions{config.train.clip_norm, config.run.seed});
+}
+
+void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
+    const int node_ranks = runtime.session.local_size();
+    const std::int64_t outputs = parts.model->output()[0];
+    LoaderOptions options =
+        loader_options(config, parts.plan, parts.normalization, my_lanes, outputs, node_ranks);
+    set_augmentation(options, config);
+    parts.train_loader = std::make_unique<Loader>(parts.train_set, options);
+    if (parts.valid_set.rows() == 0) return;
+    options = loader_options(config, parts.valid_plan, parts.normalization, my_lanes, outputs, node_ranks);
+    options.shuffle = Shuffle::none;
+    parts.valid_loader = std::make_unique<Loader>(parts.valid_set, options);
+}
+
+}  // namespace
+
+Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume) {
+    Assembly parts;
+    Communicator& world = runtime.mesh.world();
+    const int ranks = runtime.mesh.data().size();
+    config.train.lanes = choose_lanes(config, ranks);
+    if (config.train.lanes < ranks)
+        runtime.log.warning(std::to_string(ranks - config.train.lanes) + " of " + std::to_string(ranks) +
+                            " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));
+    const Range my_lanes = part_of({0, config.train.lanes}, ranks, runtime.mesh.data().rank());
+
+    const std::int64_t outputs = open_data(world, config, resume, parts);
+    plan_steps(config, resume, parts);
+    build_model(runtime, config, outputs, parts);
+    build_step(runtime, config, my_lanes, parts);
+    if (resume) {
+        load_checkpoint(world, resume->source, parts.model->table(), *parts.arena, true);
+        parts.position = resume->meta.position;
+    } else {
+        parts.model->initialize(parts.runner->ops(), parts.arena->weights, config.run.seed);
+    }
+    build_loaders(runtime, config, my_lanes, parts);
+    return parts;
+}
+
+}  // namespace trireme

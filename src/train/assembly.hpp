@@ -1,0 +1,37 @@
+// Everything between a configuration and the first step, put together in the order in which one part needs
+// another.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "train/experiment.hpp"
+#include "train/resume.hpp"
+#include "trireme/checkpoint/position.hpp"
+#include "trireme/data/loader.hpp"
+#include "trireme/parallel/reducer.hpp"
+#include "trireme/train/step.hpp"
+
+namespace trireme {
+
+struct Assembly {
+    DatasetLayout train_set, valid_set;  ///< valid_set has no rows where there is none
+    Normalization normalization;
+    EpochPlan plan, valid_plan;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<Optimizer> optimizer;
+    std::optional<Schedule> schedule;
+    std::unique_ptr<Arena> arena;
+    std::unique_ptr<LaneRunner> runner;
+    std::unique_ptr<GradientReducer> reducer;
+    std::unique_ptr<TrainStep> step;
+    std::unique_ptr<Loader> train_loader, valid_loader;  ///< valid_loader absent where there is no set
+    Position position;                                   ///< where training starts
+};
+
+/// Opens the data, builds the model, loads the checkpoint or draws the first weights. Sets config.train.lanes
+/// where it was left to auto. Collective; changes no file. @throws Error (all ranks) where anything does not
+/// fit.
+Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume);
+
+}  // namespace trireme
