@@ -33,6 +33,8 @@ private:
     void take_directory();
     void clear_directory();
     void say_what_starts();
+    void say_what_came_of_it(const std::string& reason);
+    bool best_by_accuracy() const;
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
@@ -101,7 +103,28 @@ TrainOutcome Trainer::run() {
                                    ? "completed"
                                    : "max_steps";
     metrics_->end(reason, position_.attempts(), position_, watch_.seconds());
+    say_what_came_of_it(reason);
     return {reason, position_, interrupted};
+}
+
+void Trainer::say_what_came_of_it(const std::string& reason) {
+    const std::string& dir = config_.run.dir;
+    std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
+                       : reason == "early_stop" ? "stopped early, validation no longer improves"
+                                                : "done";
+    text += ": " + std::to_string(position_.attempts()) + " steps in " + duration_text(watch_.seconds());
+    if (position_.has_best)
+        text += "; best validation " + std::string(best_by_accuracy() ? "accuracy " : "loss ") +
+                (best_by_accuracy() ? to_text(std::round(1e4 * position_.best) / 100) + " %"
+                                    : to_text(position_.best)) +
+                " at step " + std::to_string(position_.best_step) + ", saved as " + best_checkpoint_path(dir);
+    runtime_.log.info(text + "; last state in " + step_checkpoint_path(dir, position_.attempts()) +
+                      ", metrics in " + dir + "/metrics.jsonl");
+}
+
+bool Trainer::best_by_accuracy() const {
+    const bool accuracy = parts_.model->loss().kind != LossKind::mse;
+    return config_.checkpoint.best == "accuracy" || (config_.checkpoint.best == "auto" && accuracy);
 }
 
 void Trainer::take_directory() {
@@ -235,8 +258,7 @@ void Trainer::validate() {
 
 void Trainer::take_validation(const EvalResult& result) {
     metrics_->valid(position_.attempts(), epoch_number(), result);
-    const std::string& choice = config_.checkpoint.best;
-    const bool by_accuracy = choice == "accuracy" || (choice == "auto" && result.has_accuracy);
+    const bool by_accuracy = best_by_accuracy();
     const double metric = by_accuracy ? result.accuracy : result.loss;
     const bool better =
         !position_.has_best || (by_accuracy ? metric > position_.best : metric < position_.best);

@@ -35,7 +35,7 @@ struct LoaderOptions {
     bool class_labels = true;          ///< y as i32 labels, else as f32 targets
     std::int64_t classes = 0;          ///< labels must be below it; 0: whatever fits 32 bits
     std::int64_t ignore_index = -100;  ///< the one label outside [0, classes) that is let through
-    Normalization normalization;
+    Normalization normalization{};
     std::string cache = "auto";  ///< auto, memory, none
     int prefetch = 2;            ///< steps read ahead, at least 1
     int crop = 0;                ///< augment: random crop after padding by this many pixels of stored value 0
