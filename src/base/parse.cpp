@@ -93,6 +93,10 @@ std::string duration_text(double seconds) {
     return fmt::format("{}h {:02}m", whole / 3600, whole % 3600 / 60);
 }
 
+std::string count_text(std::int64_t count, std::string_view noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string bytes_text(double bytes) {
     if (bytes < 1000) return fmt::format("{:.0f} bytes", bytes);
     const char* units[] = {"kB", "MB", "GB", "TB", "PB"};

@@ -112,7 +112,7 @@ void Trainer::say_what_came_of_it(const std::string& reason) {
     std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
                        : reason == "early_stop" ? "stopped early, validation no longer improves"
                                                 : "done";
-    text += ": " + std::to_string(position_.attempts()) + " steps in " + duration_text(watch_.seconds());
+    text += ": " + count_text(position_.attempts(), "step") + " in " + duration_text(watch_.seconds());
     if (position_.has_best)
         text += "; best validation " + std::string(best_by_accuracy() ? "accuracy " : "loss ") +
                 (best_by_accuracy() ? to_text(std::round(1e4 * position_.best) / 100) + " %"
@@ -173,9 +173,9 @@ void Trainer::say_what_starts() {
     const Log& log = runtime_.log;
     log.info("training " + std::to_string(parts_.model->table().weight_count()) + " parameters on " +
              std::to_string(parts_.plan.samples) + " samples of " + parts_.train_set.sample.text() + ": " +
-             std::to_string(world().size()) + " ranks x " + std::to_string(runtime_.threads) + " threads, " +
-             std::to_string(parts_.plan.lanes) + " lanes, batch " + std::to_string(parts_.plan.batch) + ", " +
-             std::to_string(steps) + " steps an epoch, " + config_.train.reduction + " reduction on " +
+             count_text(world().size(), "rank") + " x " + count_text(runtime_.threads, "thread") + ", " +
+             count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
+             count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction on " +
              runtime_.device.name());
     if (config_.optim.weight_decay > 0) log.info(parts_.model->groups_text());
     if (resume_)

@@ -27,6 +27,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 /// "2m 05s", "3h 12m", "0.8 s": a duration for a person.
 std::string duration_text(double seconds);
+/// "1 rank", "3 ranks".
+std::string count_text(std::int64_t count, std::string_view noun);
 /// "1.4 MB", "312 bytes".
 std::string bytes_text(double bytes);
 
