@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <algorithm>
 #include <map>
 
@@ -57,9 +59,9 @@ std::vector<double> fractions_of(const std::string& text) {
         fractions.push_back(fraction.value_or(0));
         sum += fractions.back();
     }
-    if (fractions.size() < 2 || fractions.size() > 3 || sum > 1 + 1e-9 || sum <= 0)
+    if (fractions.size() < 2 || fractions.size() > 3 || std::fabs(sum - 1) > 1e-6)
         refuse("split", text,
-               "fractions of train, valid and perhaps test that add up to at most 1, such as 0.8,0.1,0.1");
+               "fractions of train, valid and perhaps test that add up to 1, such as 0.8,0.1,0.1");
     return fractions;
 }
 
@@ -112,13 +114,16 @@ std::string report_of(const ImportResult& result) {
     text += "each sample " + result.sample.text() + " " + result.x_type;
     if (result.classes > 0)
         text += ", labels " + result.y_type + " of " + std::to_string(result.classes) + " classes";
-    else if (!result.y_type.empty())
+    else if (result.y_type == "none")
+        text += ", no targets";
+    else
         text += ", targets " + result.y_type;
 
     std::string next = "\nnext: trireme train";
     for (const ImportedPart& part : result.parts)
         if (!part.files.empty()) next += " --data." + part.name + "='" + pattern_of(part) + "'";
-    const bool trains = !result.parts.empty() && result.parts.front().name == "train";
+    const bool trains = result.y_type != "none" && result.parts.front().name == "train";
+    if (result.classes == 0) next += " --model.loss=mse";
     return text + (trains ? next + " --train.epochs=10\n"
                           : "\nnext: trireme info '" + pattern_of(result.parts.front()) + "'\n");
 }

@@ -23,7 +23,8 @@ Command train_command() {
         .help =
             "Trains the model that the file and the flags describe, from the newest whole checkpoint of its "
             "run directory where there is one. The run directory gets config.ini, metrics.jsonl and "
-            "checkpoints. On SIGTERM or SIGUSR1 to any rank all ranks stop at the same step, save and exit "
+            "checkpoints. On SIGTERM, SIGUSR1 or Ctrl-C to any rank all ranks stop at the same step, save "
+            "and exit "
             "with status 75; the same command then goes on, on any number of ranks.",
         .most_arguments = 1,
         .takes_keys = true,

@@ -201,7 +201,11 @@ Config resolve_config(Communicator& comm, const std::string& ini_path, const Set
             std::ifstream file(ini_path, std::ios::binary);
             std::ostringstream content;
             content << file.rdbuf();
-            if (!file || !content) throw usage_error(ini_path + ": the configuration file cannot be read");
+            // An empty file sets the failbit of the copy, but is a configuration all the same.
+            if (file.bad() || content.bad() || !file.is_open())
+                throw usage_error(ini_path + ": the configuration file cannot be read");
+            if (content.str().find('\0') != std::string::npos)
+                throw usage_error(ini_path + ": expected a configuration file of text, found binary data");
             text = content.str();
         });
         config = config_from_text(broadcast_text(comm, text), ini_path);

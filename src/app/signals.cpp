@@ -12,6 +12,12 @@ extern "C" void note_stop(int) {
     stop_seen = 1;
 }
 
+// Ctrl-C: stop in order; a second one ends at once.
+extern "C" void note_interrupt(int) {
+    stop_seen = 1;
+    signal(SIGINT, SIG_DFL);
+}
+
 void install(int number, void (*handler)(int)) {
     struct sigaction action {};
     action.sa_handler = handler;
@@ -23,6 +29,7 @@ void install(int number, void (*handler)(int)) {
 }  // namespace
 
 void note_stop_signals() {
+    install(SIGINT, note_interrupt);
     install(SIGTERM, note_stop);
     install(SIGUSR1, note_stop);
 }

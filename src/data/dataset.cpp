@@ -58,34 +58,41 @@ public:
 
     void add(const std::string& path) {
         const io::File file = open(path);
-        const io::Dataset x = file.open(layout_.x_name), y = file.open(layout_.y_name);
-        const Shape sample = extents_of_sample(x), target = extents_of_target(y);
+        const io::Dataset x = file.open(layout_.x_name);
+        const Shape sample = extents_of_sample(x);
         const std::int64_t rows = x.info().shape[0], begin = layout_.rows();
-        if (y.info().shape[0] != rows)
-            throw data_error(y.name() + ": expected " + std::to_string(rows) + " rows as in " +
-                             layout_.x_name + ", found " + std::to_string(y.info().shape[0]));
         if (layout_.shards.empty()) {
             layout_.sample = sample;
-            layout_.target = target;
             layout_.x_type = x.info().dtype;
-            layout_.y_type = y.info().dtype;
         }
         compare(x, "samples of ", layout_.sample, sample, layout_.x_type);
-        compare(y, "targets of ", layout_.target, target, layout_.y_type);
         layout_.x_type = widest(layout_.x_type, x.info().dtype);
-        layout_.y_type = widest(layout_.y_type, y.info().dtype);
+        if (layout_.has_targets()) add_targets(file.open(layout_.y_name), rows);
         layout_.shards.push_back({path, {begin, begin + rows}});
     }
 
     DatasetLayout take() { return std::move(layout_); }
 
 private:
+    void add_targets(const io::Dataset& y, std::int64_t rows) {
+        const Shape target = extents_of_target(y);
+        if (y.info().shape[0] != rows)
+            throw data_error(y.name() + ": expected " + std::to_string(rows) + " rows as in " +
+                             layout_.x_name + ", found " + std::to_string(y.info().shape[0]));
+        if (layout_.shards.empty()) {
+            layout_.target = target;
+            layout_.y_type = y.info().dtype;
+        }
+        compare(y, "targets of ", layout_.target, target, layout_.y_type);
+        layout_.y_type = widest(layout_.y_type, y.info().dtype);
+    }
+
     io::File open(const std::string& path) const {
         try {
             return {path, io::Access::read};
         } catch (const Error& error) {
-            throw data_error(std::string(error.what()) + " (wanted: " + layout_.x_name + " and " +
-                             layout_.y_name + ")");
+            throw data_error(std::string(error.what()) + " (wanted: " + layout_.x_name +
+                             (layout_.has_targets() ? " and " + layout_.y_name : "") + ")");
         }
     }
 

@@ -23,6 +23,8 @@ void check_options(const ImportOptions& options) {
     if (options.chunk_rows < 0 || (options.deflate > 0 && options.chunk_rows == 0))
         throw usage_error("chunk_rows: expected at least 1 where chunks are compressed, found " +
                           std::to_string(options.chunk_rows));
+    if (options.name.empty() || options.name.find('/') != std::string::npos)
+        throw usage_error("name: expected the name of a part, found '" + options.name + "'");
     if (options.split.empty()) return;
     double sum = 0;
     for (const double fraction : options.split) {
@@ -94,12 +96,15 @@ ImportResult import_data(const ImportOptions& options) {
     check_options(options);
     const std::unique_ptr<RowSource> source = open_source(options);
     const RowTable& table = source->table();
-    std::filesystem::create_directories(options.output);
-
     const Split split(options, table.rows);
     const std::vector<std::string> names = options.split.empty()
                                                ? std::vector<std::string>{options.name}
                                                : std::vector<std::string>{"train", "valid", "test"};
+    for (std::size_t i = 0; i < split.parts(); ++i)
+        if (split.rows_of(i) == 0)
+            throw usage_error("split: " + names[i] + " would get none of the " + std::to_string(table.rows) +
+                              " rows");
+    std::filesystem::create_directories(options.output);
     std::vector<PartWriter> parts;
     parts.reserve(split.parts());
     for (std::size_t i = 0; i < split.parts(); ++i)

@@ -87,6 +87,11 @@ void Preparation::target(std::int64_t id, const std::byte* y, float* out) const 
     to_inputs(layout_.y_type, y, count, 0.0f, 1.0f, out);
     if (is_real(layout_.y_type) && !all_finite(out, count))
         refuse(id, y, layout_.y_type, count, layout_.y_name);
+    for (std::int64_t i = 0; options_.unit_targets && i < count; ++i)
+        if (out[i] < 0 || out[i] > 1)
+            throw data_error(layout_.place_of(id, layout_.y_name) +
+                             ": expected a target from 0 to 1 for model.loss=bce, found " +
+                             to_text(value_at(layout_.y_type, y, i)));
 }
 
 std::int32_t Preparation::label(std::int64_t id, const std::byte* y) const {

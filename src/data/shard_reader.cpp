@@ -1,6 +1,7 @@
 #include "data/shard_reader.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "trireme/base/error.hpp"
 
@@ -48,8 +49,8 @@ ShardReader::OpenShard& ShardReader::opened(std::size_t index) {
     const std::int64_t kept = static_cast<std::int64_t>(std::min(most_open_, layout_.shards.size()));
     const std::int64_t cache = std::min(io::File::default_chunk_cache, chunk_budget / kept);
     const io::File file(shard.path, io::Access::read);
-    open_.push_back({index, open_column(file, layout_.x_name, shard.ids.size(), cache),
-                     open_column(file, layout_.y_name, shard.ids.size(), cache), uses_});
+    open_.push_back({index, open_column(file, layout_.x_name, shard.ids.size(), cache), std::nullopt, uses_});
+    if (layout_.has_targets()) open_.back().y = open_column(file, layout_.y_name, shard.ids.size(), cache);
     return open_.back();
 }
 
@@ -63,8 +64,10 @@ void ShardReader::read(Range ids, void* to, bool inputs) {
         const OpenShard& open = opened(static_cast<std::size_t>(&shard - first));
         if (inputs)
             open.x.read_rows(rows, layout_.x_type, bytes);
+        else if (open.y)
+            open.y->read_rows(rows, layout_.y_type, bytes);
         else
-            open.y.read_rows(rows, layout_.y_type, bytes);
+            std::memset(bytes, 0, static_cast<std::size_t>(part.size() * y_bytes_));
         bytes += part.size() * (inputs ? x_bytes_ : y_bytes_);
         id = part.end;
     }

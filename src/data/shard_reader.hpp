@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "trireme/data/dataset.hpp"
@@ -25,7 +26,8 @@ public:
 private:
     struct OpenShard {
         std::size_t index;
-        io::Dataset x, y;
+        io::Dataset x;
+        std::optional<io::Dataset> y;  ///< absent where the set has no targets: they read as zeros
         std::int64_t last_use;
     };
 

@@ -214,6 +214,9 @@ float largest_of(DType type) {
 
 }  // namespace
 
+/// More are a mistake in the data rather than classes.
+constexpr std::int64_t most_classes = std::int64_t{1} << 24;
+
 std::int64_t count_classes(Communicator& comm, const DatasetLayout& layout, std::int64_t ignore_index) {
     std::int64_t largest = -1;
     agreed_by_all(comm, [&] {
@@ -222,7 +225,15 @@ std::int64_t count_classes(Communicator& comm, const DatasetLayout& layout, std:
                              ": expected one class label for each sample, found " + layout.target.text());
         largest = largest_label(layout, part_of({0, layout.rows()}, comm.size(), comm.rank()), ignore_index);
     });
-    return all_reduce_value(comm, largest, Reduce::max) + 1;
+    const std::int64_t classes = all_reduce_value(comm, largest, Reduce::max) + 1;
+    if (classes > most_classes)
+        throw Error(Status::bad_data,
+                    layout.shards.front().path + (layout.shards.size() > 1 ? " and the other files" : "") +
+                        ": " + layout.y_name + ": expected class labels below " +
+                        std::to_string(most_classes) + ", found " + std::to_string(classes - 1) +
+                        "; for numbers to be predicted use model.loss=mse",
+                    Scope::all_ranks);
+    return classes;
 }
 
 Normalization make_normalization(Communicator& comm, const DatasetLayout& layout, const std::string& kind) {

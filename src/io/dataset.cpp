@@ -60,10 +60,6 @@ std::shared_ptr<Dataset::Handle> handle_of(const std::shared_ptr<File::Handle>& 
     handle->space =
         Id(check(H5Dget_space(dataset), file->blame(), name, "its extents cannot be read"), H5Sclose);
     handle->dataset = std::move(dataset);
-    if (file->parallel) {
-        handle->collective = Id(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
-        H5Pset_dxpl_mpio(handle->collective, H5FD_MPIO_COLLECTIVE);
-    }
     return handle;
 }
 
@@ -99,21 +95,18 @@ void transfer_rows(const Dataset::Handle& handle, const DatasetInfo& info, const
     transfer(handle, name, way, shape, type, memory, H5P_DEFAULT);
 }
 
-/// In pieces that the library and MPI-IO can move at once. In a parallel file the number of pieces depends on
-/// the data set alone, so that all ranks make the same number of collective calls.
+/// In pieces that the library and MPI-IO can move at once. Each rank by itself, also in a parallel file: the
+/// parts are whole intervals, so there is nothing to gather, and a rank whose disk is full leaves nobody
+/// waiting in a collective.
 void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const std::string& name, Way way,
                    Range range, DType type, void* memory) {
     const std::int64_t bytes = static_cast<std::int64_t>(size_of(type));
     const std::int64_t piece = std::max<std::int64_t>(handle.file->largest_transfer / bytes, 1);
-    const bool parallel = handle.file->parallel;
-    const std::int64_t longest = parallel ? info.shape.count() : range.size();
-    char nothing = 0;  // some address must be given even where nothing is moved
-    for (std::int64_t done = 0; done < longest; done += piece) {
+    for (std::int64_t done = 0; done < range.size(); done += piece) {
         const Range part = intersect(range, {range.begin + done, range.begin + done + piece});
         select_flat(handle.space, info.shape, part);
-        transfer(handle, name, way, Shape{part.size()}, type,
-                 part.empty() ? &nothing : static_cast<char*>(memory) + done * bytes,
-                 parallel ? static_cast<hid_t>(handle.collective) : hid_t{H5P_DEFAULT});
+        transfer(handle, name, way, Shape{part.size()}, type, static_cast<char*>(memory) + done * bytes,
+                 H5P_DEFAULT);
     }
 }
 

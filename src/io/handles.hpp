@@ -32,8 +32,7 @@ struct File::Handle {
 struct Dataset::Handle {
     std::shared_ptr<File::Handle> file;
     Id dataset;
-    Id space;       ///< of the whole; its selection is set anew by each transfer
-    Id collective;  ///< transfer properties of a parallel file
+    Id space;  ///< of the whole; its selection is set anew by each transfer
 };
 
 }  // namespace trireme::io

@@ -16,6 +16,11 @@ void need_image(const std::string& arch, const Shape& sample, std::int64_t least
                           std::to_string(least) + " pixels, but the data have " + sample.text());
 }
 
+/// model.activation as a layer line.
+std::string activation_line(const PresetOptions& options) {
+    return options.activation == "gelu_tanh" ? "gelu form=tanh" : options.activation;
+}
+
 std::string number(std::int64_t value) {
     return std::to_string(value);
 }
@@ -29,7 +34,7 @@ Lines mlp(const Shape& sample, const PresetOptions& options) {
         const std::string suffix = number(++index);
         lines.push_back("linear out=" + number(width) + " name=fc" + suffix);
         if (options.batchnorm) lines.push_back("batchnorm name=norm" + suffix);
-        lines.push_back(options.activation);
+        lines.push_back(activation_line(options));
         if (options.dropout > 0) lines.push_back("dropout p=" + std::to_string(options.dropout));
     }
     lines.push_back("linear out=classes name=head");
@@ -45,12 +50,12 @@ Lines cnn(const Shape& sample, const PresetOptions& options) {
         lines.push_back("conv out=" + number(channels * stage) + " kernel=3 padding=1 name=conv" +
                         number(stage));
         if (options.batchnorm) lines.push_back("batchnorm name=norm" + number(stage));
-        lines.push_back(options.activation);
+        lines.push_back(activation_line(options));
         lines.push_back("maxpool kernel=2");
     }
     lines.push_back("flatten");
     lines.push_back("linear out=128 name=fc");
-    lines.push_back(options.activation);
+    lines.push_back(activation_line(options));
     if (options.dropout > 0) lines.push_back("dropout p=" + std::to_string(options.dropout));
     lines.push_back("linear out=classes name=head");
     return lines;

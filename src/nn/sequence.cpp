@@ -203,8 +203,10 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec) {
         known.push_back(kind);
     }
     const std::string near = nearest(spec.kind(), known);
+    std::string kinds;
+    for (const std::string& kind : known) kinds += " " + kind;
     spec.refuse("unknown layer `" + spec.kind() + "`" +
-                (near.empty() ? "" : "; did you mean `" + near + "`?"));
+                (near.empty() ? "; there are" + kinds : "; did you mean `" + near + "`?"));
 }
 
 std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next) {

@@ -27,6 +27,7 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
     } else {
         parts.normalization = make_normalization(world, set, config.data.normalize);
     }
+    if (outputs < 1) throw misfit(train + ": no sample counts: every label is train.ignore_index");
     if (config.data.valid.empty()) return outputs;
 
     parts.valid_set = open_dataset(world, config.data.valid, config.data.x, config.data.y);
@@ -105,6 +106,10 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
     Communicator& world = runtime.mesh.world();
     const int ranks = runtime.mesh.data().size();
     config.train.lanes = choose_lanes(config, ranks);
+    if (config.train.lanes > config.train.batch)
+        runtime.log.warning("train.lanes=" + std::to_string(config.train.lanes) +
+                            " is more than train.batch=" + std::to_string(config.train.batch) +
+                            ": some lanes are always empty");
     if (config.train.lanes < ranks)
         runtime.log.warning(std::to_string(ranks - config.train.lanes) + " of " + std::to_string(ranks) +
                             " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));

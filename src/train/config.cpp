@@ -128,6 +128,10 @@ void check_config(const Config& c) {
     refuse_when(c.train.early_stop > 0 && c.train.eval_every == Every{},
                 "train.early_stop=" + std::to_string(c.train.early_stop) +
                     " needs validations, but train.eval_every=never");
+    refuse_when(c.data.prefetch > 4096,
+                "data.prefetch=" + std::to_string(c.data.prefetch) + ": expected at most 4096");
+    refuse_when(c.train.lanes > 65536,
+                "train.lanes=" + std::to_string(c.train.lanes) + ": expected at most 65536");
     refuse_when(c.optim.betas.size() != 2, "optim.betas: expected two numbers");
     refuse_when(c.optim.nesterov && (c.optim.name != "sgd" || c.optim.momentum == 0),
                 "optim.nesterov=true needs optim.name=sgd and optim.momentum above 0");

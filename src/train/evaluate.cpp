@@ -18,8 +18,8 @@ namespace {
 
 /// A model as a checkpoint describes it, its weights, and a data set for it.
 struct SavedModel {
-    SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
-               const std::string& data);
+    SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint, const std::string& data,
+               bool with_targets);
 
     CheckpointMeta meta;
     DatasetLayout set;
@@ -31,10 +31,10 @@ struct SavedModel {
 };
 
 SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
-                       const std::string& data) {
+                       const std::string& data, bool with_targets) {
     Communicator& world = runtime.mesh.world();
     meta = read_checkpoint_meta(world, checkpoint);
-    set = open_dataset(world, data, config.data.x, config.data.y);
+    set = open_dataset(world, data, config.data.x, with_targets ? config.data.y : "");
     if (set.rows() > 0) check_compatible(set, meta.sample, data);
     if (set.rows() > 0) check_targets(config, set, meta.outputs);
     const int ranks = world.size();
@@ -56,6 +56,19 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     loader = std::make_unique<Loader>(set, options);
 }
 
+/// The output may replace an older file of its kind, never what it is computed from.
+void refuse_precious_output(const std::string& output, const std::string& checkpoint,
+                            const std::string& data) {
+    namespace fs = std::filesystem;
+    if (!fs::exists(output)) return;
+    const auto refuse = [&](const std::string& why) { throw usage_error("--output=" + output + ": " + why); };
+    if (!fs::is_regular_file(output)) refuse("expected the name of a file to write");
+    if (fs::equivalent(output, checkpoint)) refuse("this is the checkpoint");
+    for (const std::string& path : io::glob_paths(data))
+        if (fs::exists(path) && fs::equivalent(output, path))
+            refuse("this is one of the files to predict for");
+}
+
 }  // namespace
 
 EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, const EpochPlan& plan) {
@@ -74,14 +87,15 @@ EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, 
 
 EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                const std::string& data) {
-    SavedModel saved(runtime, config, checkpoint, data);
+    SavedModel saved(runtime, config, checkpoint, data, true);
     return evaluate_set(runtime.mesh.world(), *saved.runner, *saved.loader, saved.plan);
 }
 
 std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                 const std::string& data, const std::string& output) {
     Communicator& world = runtime.mesh.world();
-    SavedModel saved(runtime, config, checkpoint, data);
+    agreed_by_one(world, [&] { refuse_precious_output(output, checkpoint, data); });
+    SavedModel saved(runtime, config, checkpoint, data, false);
     const std::int64_t rows = saved.set.rows(), width = saved.meta.outputs;
     const bool classes = saved.model->loss().kind == LossKind::cross_entropy;
     const std::string temporary = output + ".tmp";

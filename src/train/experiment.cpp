@@ -83,6 +83,7 @@ LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const 
             .chunk = config.data.chunk,
             .class_labels = classes,
             .classes = classes ? outputs : 0,
+            .unit_targets = loss_from(config.model.loss) == LossKind::bce,
             .ignore_index = config.train.ignore_index,
             .normalization = normalization,
             .cache = config.data.cache,
@@ -94,13 +95,13 @@ void set_augmentation(LoaderOptions& options, const Config& config) {
     if (config.data.augment == "none") return;
     for (const std::string& word : split(config.data.augment, ' ')) {
         const auto pixels = word.starts_with("crop=") ? parse_int(word.substr(5)) : std::nullopt;
-        if (word == "flip")
+        if (word == "flip" && !options.flip)
             options.flip = true;
-        else if (pixels && *pixels >= 0)
+        else if (pixels && *pixels >= 1 && *pixels <= 64 && options.crop == 0)
             options.crop = static_cast<int>(*pixels);
         else if (!word.empty())
             throw usage_error("data.augment=" + config.data.augment +
-                              ": expected none, or `crop=<pixels>` and `flip`");
+                              ": expected none, or `crop=<1 to 64 pixels>` and `flip`");
     }
 }
 

@@ -62,15 +62,17 @@ std::string Progress::training_text(std::int64_t epoch) const {
     std::string text = "epoch " + std::to_string(epoch) + (epochs_ > 0 ? "/" + std::to_string(epochs_) : "");
     if (count_ > 0) text += "  loss " + fixed(loss_ / count_, 4);
     if (count_ > 0 && accuracy_) text += "  accuracy " + fixed(100 * correct_ / count_, 1) + " %";
-    return text + "  " + rate_text(samples_per_second()) + " samples/s";
+    return samples_ > 0 ? text + "  " + rate_text(samples_per_second()) + " samples/s" : text;
 }
 
 void Progress::step(std::int64_t epoch, std::int64_t step, double loss_sum, double count, double correct,
                     bool accuracy, std::int64_t samples) {
     if (!shown_) return;
     if (first_step_ < 0) {
-        first_step_ = step - 1;
+        // Planning and first touches are in the first step: the rate is that of the others.
+        first_step_ = step;
         watch_.restart();
+        samples_ -= samples;
     }
     loss_ += loss_sum;
     count_ += count;

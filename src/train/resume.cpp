@@ -12,10 +12,19 @@ namespace {
 
 std::optional<std::string> choose_checkpoint(Runtime& runtime, const Config& config) {
     if (config.run.resume == "none") return std::nullopt;
-    if (config.run.resume != "auto") return config.run.resume;
+    const bool automatic = config.run.resume == "auto";
+    const bool run_directory =
+        broadcast_value(runtime.mesh.world(), std::filesystem::is_directory(config.run.resume) ? 1 : 0) != 0;
+    if (!automatic && !run_directory) return config.run.resume;
     std::vector<std::string> rejected;
-    const auto newest = newest_checkpoint(runtime.mesh.world(), config.run.dir, rejected);
+    const auto newest =
+        newest_checkpoint(runtime.mesh.world(), automatic ? config.run.dir : config.run.resume, rejected);
     for (const std::string& why : rejected) runtime.log.warning("not used: " + why);
+    if (!newest && !automatic)
+        throw Error(
+            Status::bad_data,
+            "run.resume=" + config.run.resume + ": expected a checkpoint, or a run directory with one",
+            Scope::all_ranks);
     return newest;
 }
 
@@ -35,6 +44,9 @@ void refuse_contradictions(const Config& saved, const Config& now, const Checkpo
     if (now.train.lanes != saved.train.lanes)
         refuse("train.lanes", std::to_string(saved.train.lanes), std::to_string(now.train.lanes),
                "the lanes define the run's arithmetic");
+    if (now.data.normalize != saved.data.normalize)
+        refuse("data.normalize", saved.data.normalize, now.data.normalize,
+               "the weights have learned from inputs as they were");
     if (meta.position.step_in_epoch == 0) return;
     for (const char* key : {"train.batch", "run.seed", "data.shuffle", "data.chunk", "data.drop_last"})
         if (get_config(saved, key) != get_config(now, key))
@@ -56,7 +68,8 @@ std::optional<ResumePoint> find_resume_point(Runtime& runtime, Config& config) {
     const Config saved = config_from_text(point.meta.config, *source + ":/config");
     if (config.train.lanes == 0) config.train.lanes = saved.train.lanes;
     for (const std::string& difference : config_differences(saved, config))
-        if (!difference.starts_with("run.")) runtime.log.info("changed since the checkpoint: " + difference);
+        if (!difference.starts_with("run.") || difference.starts_with("run.seed"))
+            runtime.log.info("changed since the checkpoint: " + difference);
     refuse_contradictions(saved, config, point.meta);
     return point;
 }

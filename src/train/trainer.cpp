@@ -260,6 +260,11 @@ void Trainer::take_validation(const EvalResult& result) {
     metrics_->valid(position_.attempts(), epoch_number(), result);
     const bool by_accuracy = best_by_accuracy();
     const double metric = by_accuracy ? result.accuracy : result.loss;
+    if (result.count == 0) {
+        runtime_.log.warning(
+            "no sample of data.valid counts: all labels are train.ignore_index; not taken as a result");
+        return;
+    }
     const bool better =
         !position_.has_best || (by_accuracy ? metric > position_.best : metric < position_.best);
     position_.bad_evals = better ? 0 : position_.bad_evals + 1;

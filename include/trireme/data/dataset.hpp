@@ -28,6 +28,7 @@ struct DatasetLayout {
     Shape target;  ///< extents of one y: scalar or [k]
     DType y_type = DType::i64;
 
+    bool has_targets() const { return !y_name.empty(); }
     std::int64_t rows() const { return shards.empty() ? 0 : shards.back().ids.end; }
     /// Shard that holds a sample, 0 <= id < rows().
     const Shard& shard_of(std::int64_t id) const;
@@ -40,6 +41,7 @@ struct DatasetLayout {
 /// @throws Error (bad_data, all ranks) with file, data set, expected and found, when nothing matches, a file
 /// is damaged, lacks x or y, has other sample extents or type class, or x and y differ in length. Shards may
 /// differ in integer or real width: x_type and y_type are then the widest.
+/// An empty y_name: a set without targets, whatever else the files hold.
 DatasetLayout open_dataset(Communicator& comm, const std::string& patterns, const std::string& x_name,
                            const std::string& y_name);
 

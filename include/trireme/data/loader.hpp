@@ -34,6 +34,7 @@ struct LoaderOptions {
     std::int64_t chunk = 1024;         ///< of shuffle=chunk
     bool class_labels = true;          ///< y as i32 labels, else as f32 targets
     std::int64_t classes = 0;          ///< labels must be below it; 0: whatever fits 32 bits
+    bool unit_targets = false;         ///< targets must lie in [0, 1]
     std::int64_t ignore_index = -100;  ///< the one label outside [0, classes) that is let through
     Normalization normalization{};
     std::string cache = "auto";  ///< auto, memory, none

@@ -40,7 +40,7 @@ public:
     /// process holds grows to the rows written.
     void write_rows(Range rows, DType from_type, const void* from);
     /// Elements [range.begin, range.end) of the flattened whole.
-    /// In a parallel file these two are collective: ranks with nothing to read or write pass an empty range.
+    /// Independent of other ranks; an empty range is fine.
     void read_flat(Range range, DType as, void* to) const;
     void write_flat(Range range, DType from_type, const void* from);
 
