@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "app/commands.hpp"
