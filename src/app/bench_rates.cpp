@@ -30,7 +30,7 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
     action();
     // The same number of repetitions on all ranks: the action may be collective.
     const double estimate = all_reduce_value(world, once.seconds(), Reduce::max);
-    const int repetitions = std::clamp(static_cast<int>(budget / std::max(1e-7, estimate)), 5, 20000);
+    const int repetitions = std::clamp(static_cast<int>(budget / std::max(1e-7, estimate)), 7, 20000);
     std::vector<double> seconds(static_cast<std::size_t>(repetitions));
     for (double& s : seconds) {
         const Stopwatch watch;

@@ -111,7 +111,7 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
                                        .batch_samples = all_lanes * bench.samples});
             ++updates;
         },
-        2.0);
+        6.0);
 
     // The limits: each product and convolution alone, everything else at the rate of a copy or of an
     // all-reduce.
