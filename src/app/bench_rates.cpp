@@ -74,15 +74,6 @@ Product::Product(Runtime& runtime, Ops& ops, const Work::Conv& conv) {
         action_ = [=, &ops] { ops.conv_backward_weights(window, x, y, kernel, false); };
 }
 
-double sweep_seconds(Runtime& runtime, Ops& ops, const Work& work) {
-    std::vector<Product> products;
-    for (const Work::Gemm& gemm : work.gemms) products.emplace_back(runtime, ops, gemm);
-    for (const Work::Conv& conv : work.convs) products.emplace_back(runtime, ops, conv);
-    return seconds_of(runtime.session.world(), [&] {
-        for (const Product& product : products) product.run();
-    });
-}
-
 double flops_of(const Work::Gemm& gemm) {
     return 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
 }

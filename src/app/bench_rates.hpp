@@ -31,10 +31,6 @@ double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape) {
     const Product product(runtime, ops, shape);
     return seconds_of(runtime.session.world(), [&] { product.run(); });
 }
-/// Seconds of all products of a lane one after another, each with operands of its own, as a step meets them.
-/// Collective.
-double sweep_seconds(Runtime& runtime, Ops& ops, const Work& work);
-
 double flops_of(const Work::Gemm& gemm);
 double flops_of(const Work::Conv& conv);
 

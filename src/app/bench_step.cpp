@@ -1,14 +1,18 @@
 #include "app/bench_step.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "app/bench_rates.hpp"
 #include "app/text.hpp"
 #include "train/experiment.hpp"
+#include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 #include "trireme/comm/agree.hpp"
+#include "trireme/ops/timed_ops.hpp"
 #include "trireme/train/step.hpp"
 
 namespace trireme::app {
@@ -51,6 +55,102 @@ std::string row_time(double seconds) {
     return seconds < 0.01 ? fixed(1e6 * seconds, 1) + " us" : fixed(1e3 * seconds, 2) + " ms";
 }
 
+/// Seconds of the parts of one step.
+struct Parts {
+    double products = 0, others = 0, updates = 0, reduction = 0, step = 0, rest = 0;
+};
+
+/// The step itself, taken apart: medians over repetitions, of the slowest rank.
+class StepMeasurement {
+public:
+    StepMeasurement(Runtime& runtime, const Config& config, const Model& model, Range my_lanes,
+                    std::int64_t all_lanes)
+        : world_(runtime.mesh.world()),
+          threads_(choose_threads(config, runtime.threads, my_lanes)),
+          optimizer_(make_optimizer(optimizer_options(config))),
+          arena_(runtime.device, model.table(), optimizer_->state_names()),
+          runner_(runtime.device, model, arena_.weights, threads_.workers, threads_.threads,
+                  [this](std::unique_ptr<Ops> ops) {
+                      return make_timed_ops(std::move(ops), times_.emplace_back());
+                  }),
+          reducer_(make_reducer(
+              world_, runtime.device, model.table(), arena_,
+              {.lanes = all_lanes,
+               .my_lanes = my_lanes,
+               .workers = threads_.workers,
+               .reproducible = config.train.reduction == "reproducible",
+               .overlap = config.parallel.overlap == "on",
+               .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
+          step_(world_, runner_, arena_, *optimizer_, *reducer_, all_lanes, {config.train.clip_norm, 1}) {
+        model.initialize(runner_.ops(), arena_.weights, 1);
+    }
+
+    Parts run(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
+        for (int warm = 0; warm < 3; ++warm) one(lanes, batch_samples);
+        world_.barrier();
+        const double estimate = all_reduce_value(world_, one(lanes, batch_samples).step, Reduce::max);
+        const int repetitions = std::clamp(static_cast<int>(5.0 / estimate), 9, 2000);
+        std::vector<Parts> all;
+        for (int i = 0; i < repetitions; ++i) all.push_back(one(lanes, batch_samples));
+        const auto median = [&](double Parts::*part) {
+            std::nth_element(all.begin(), all.begin() + repetitions / 2, all.end(),
+                             [&](const Parts& x, const Parts& y) { return x.*part < y.*part; });
+            return all_reduce_value(world_, all[static_cast<std::size_t>(repetitions / 2)].*part,
+                                    Reduce::max);
+        };
+        return {median(&Parts::products),  median(&Parts::others), median(&Parts::updates),
+                median(&Parts::reduction), median(&Parts::step),   median(&Parts::rest)};
+    }
+
+    Ops& ops() { return runner_.ops(); }
+    const LaneThreads& threads() const { return threads_; }
+    std::size_t states() const { return optimizer_->state_names().size(); }
+
+private:
+    Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
+        for (OpTimes& times : times_) times = {};
+        const Stopwatch watch;
+        const StepResult result = step_.run(
+            lanes, {.lr = 1e-5, .updates = updates_, .attempt = updates_, .batch_samples = batch_samples});
+        ++updates_;
+        Parts parts{.reduction = result.exposed_seconds, .step = watch.seconds()};
+        for (const OpTimes& times : times_) {  // workers run side by side
+            parts.products += times.products / threads_.workers;
+            parts.others += times.others / threads_.workers;
+            parts.updates += times.updates / threads_.workers;
+        }
+        parts.rest = parts.step - parts.products - parts.updates - parts.reduction;
+        return parts;
+    }
+
+    Communicator& world_;
+    LaneThreads threads_;
+    std::deque<OpTimes> times_;
+    std::unique_ptr<Optimizer> optimizer_;
+    Arena arena_;
+    LaneRunner runner_;
+    std::unique_ptr<GradientReducer> reducer_;
+    TrainStep step_;
+    std::int64_t updates_ = 0;
+};
+
+/// What this machine could do at best: each product and convolution alone, everything else at the rate of a
+/// copy or of an all-reduce. `words`: float32 that the optimizer moves for each weight.
+Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench& bench, double words,
+                double copy) {
+    const Work work = model.work(bench.samples);
+    const auto lanes = static_cast<double>(bench.lanes);
+    Parts limit;
+    for (const Work::Gemm& gemm : work.gemms) limit.products += lanes * product_seconds(runtime, ops, gemm);
+    for (const Work::Conv& conv : work.convs) limit.products += lanes * product_seconds(runtime, ops, conv);
+    limit.others = lanes * work.bytes / copy;
+    limit.updates = 4 * words * static_cast<double>(model.table().weight_count()) / copy;
+    if (runtime.mesh.world().size() > 1)
+        limit.reduction = reduce_seconds(runtime, model.table().arena_size());
+    limit.step = limit.products + limit.others + limit.updates + limit.reduction;
+    return limit;
+}
+
 }  // namespace
 
 BenchModel bench_model(const StepBench& bench) {
@@ -78,78 +178,37 @@ BenchModel bench_model(const StepBench& bench) {
 void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) {
     Communicator& world = runtime.mesh.world();
     const BenchModel shape = bench_model(bench);
-    const std::int64_t all_lanes = bench.lanes * world.size();
+    const std::int64_t all_lanes = bench.lanes * world.size(), batch = all_lanes * bench.samples;
     const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
-
     const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,
                       shape.classes, bench.samples);
-    const auto optimizer = make_optimizer(optimizer_options(config));
-    Arena arena(runtime.device, model.table(), optimizer->state_names());
-    const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    LaneRunner runner(runtime.device, model, arena.weights, threads.workers, threads.threads);
-    const bool overlap = config.parallel.overlap == "on";
-    const auto reducer =
-        make_reducer(world, runtime.device, model.table(), arena,
-                     {.lanes = all_lanes,
-                      .my_lanes = my_lanes,
-                      .workers = threads.workers,
-                      .reproducible = config.train.reduction == "reproducible",
-                      .overlap = overlap,
-                      .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
-    TrainStep step(world, runner, arena, *optimizer, *reducer, all_lanes, {config.train.clip_norm, 1});
-    Ops& ops = runner.ops();
-    model.initialize(ops, arena.weights, 1);
+
+    StepMeasurement measurement(runtime, config, model, my_lanes, all_lanes);
+    Ops& ops = measurement.ops();
     const Batches batches(runtime, ops, shape, bench, my_lanes, all_lanes);
-
-    std::int64_t updates = 0;
-    const double measured = seconds_of(
-        world,
-        [&] {
-            step.run(batches.lanes(), {.lr = 1e-5,
-                                       .updates = updates,
-                                       .attempt = updates,
-                                       .batch_samples = all_lanes * bench.samples});
-            ++updates;
-        },
-        6.0);
-
-    // The limits: each product and convolution alone, everything else at the rate of a copy or of an
-    // all-reduce.
-    const Work work = model.work(bench.samples);
-    double products = 0;
-    for (const Work::Gemm& gemm : work.gemms) products += product_seconds(runtime, ops, gemm);
-    for (const Work::Conv& conv : work.convs) products += product_seconds(runtime, ops, conv);
-    const double sweep = sweep_seconds(runtime, ops, work);
+    const Parts found = measurement.run(batches.lanes(), batch);
     const double copy = copy_rate(runtime, ops);
-    const auto lanes = static_cast<double>(bench.lanes);
-    const double moved = lanes * work.bytes / copy;
     // Gradient in; weight and every moment in and out.
-    const auto words = static_cast<double>(1 + 2 * (1 + optimizer->state_names().size()));
-    const double update = 4 * words * static_cast<double>(model.table().weight_count()) / copy;
-    const UpdatePass pass(*optimizer, model.table());
-    const double update_alone =
-        seconds_of(world, [&] { pass.apply(ops, arena, {.lr = 1e-9, .step = ++updates}, true); });
-    const double reduction = world.size() > 1 ? reduce_seconds(runtime, model.table().arena_size()) : 0;
-    const double roofline = lanes * products + moved + update + reduction;
+    const auto words = static_cast<double>(1 + 2 * (1 + measurement.states()));
+    const Parts limit = limits_of(runtime, ops, model, bench, words, copy);
     if (world.rank() != 0) return;
 
     Table table("<>>");
-    table.add({"", "at the limit", "measured alone"});
-    table.add({"products and convolutions", row_time(lanes * products), row_time(lanes * sweep)});
-    table.add({"activations, norms (" + bytes_text(lanes * work.bytes) + ")", row_time(moved), ""});
-    table.add({"optimizer (" + bytes_text(update * copy) + ")", row_time(update), row_time(update_alone)});
+    table.add({"", "at the limit", "in the step"});
+    table.add({"products and convolutions", row_time(limit.products), row_time(found.products)});
+    table.add({"other layers, loss (" + bytes_text(limit.others * copy) + ")", row_time(limit.others),
+               row_time(found.others)});
+    table.add({"optimizer (" + bytes_text(limit.updates * copy) + ")", row_time(limit.updates),
+               row_time(found.updates)});
     table.add({"reduction (" + bytes_text(4.0 * static_cast<double>(model.table().arena_size())) + ")",
-               row_time(reduction), row_time(reduction)});
-    table.add({"step", row_time(roofline), row_time(measured)});
-    print("step of " + bench.model + ", " + std::to_string(bench.samples) + " samples a lane, " +
-          std::to_string(bench.lanes) + " lane" + (bench.lanes > 1 ? "s" : "") + " a rank, " +
-          std::to_string(world.size()) + " rank" + (world.size() > 1 ? "s" : "") + " x " +
-          std::to_string(threads.threads) + " thread" + (threads.threads > 1 ? "s" : "") + ", copy at " +
-          fixed(copy / 1e9, 1) + " GB/s\n" + table.text() + "  ratio to the roofline " +
-          fixed(measured / roofline, 3) + ", rest " +
-          row_time(measured - lanes * sweep - update_alone - reduction) + ", " +
-          grouped(static_cast<std::int64_t>(static_cast<double>(all_lanes * bench.samples) / measured)) +
-          " samples/s\n");
+               row_time(limit.reduction), row_time(found.reduction)});
+    table.add({"step", row_time(limit.step), row_time(found.step)});
+    print("step of " + bench.model + ", " + count_text(bench.samples, "sample") + " a lane, " +
+          count_text(bench.lanes, "lane") + " a rank, " + count_text(world.size(), "rank") + " x " +
+          count_text(measurement.threads().threads, "thread") + ", copy at " + fixed(copy / 1e9, 1) +
+          " GB/s\n" + table.text() + "  ratio to the limit " + fixed(found.step / limit.step, 3) +
+          "; neither product nor optimizer nor reduction: " + row_time(found.rest) + "; " +
+          grouped(static_cast<std::int64_t>(static_cast<double>(batch) / found.step)) + " samples/s\n");
 }
 
 }  // namespace trireme::app

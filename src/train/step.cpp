@@ -13,10 +13,13 @@
 namespace trireme {
 
 LaneRunner::LaneRunner(Device& device, const Model& model, const Column& weights, int workers,
-                       int threads_per_lane)
+                       int threads_per_lane, const Wrap& wrap)
     : model_(model), weights_(weights), crew_(workers) {
-    for (int w = 0; w < workers; ++w)
-        workers_.push_back({make_ops(device, threads_per_lane), Buffer(device, model.workspace().bytes())});
+    for (int w = 0; w < workers; ++w) {
+        auto ops = make_ops(device, threads_per_lane);
+        workers_.push_back(
+            {wrap ? wrap(std::move(ops)) : std::move(ops), Buffer(device, model.workspace().bytes())});
+    }
 }
 
 LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,7 +18,11 @@ namespace trireme {
 /// What runs lanes: as many workers as lanes run side by side, each with its ops, workspace and thread.
 class LaneRunner {
 public:
-    LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane);
+    /// What each worker's ops are wrapped in, for measurements.
+    using Wrap = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)>;
+
+    LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane,
+               const Wrap& wrap = {});
 
     int workers() const { return static_cast<int>(workers_.size()); }
     Ops& ops(int worker = 0) { return *workers_[static_cast<std::size_t>(worker)].ops; }
