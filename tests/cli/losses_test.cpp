@@ -168,3 +168,34 @@ TEST_CASE("targets and labels that the model was not made for are refused by fil
     REQUIRE(eval.status == 3);
     REQUIRE_THAT(eval.err, contains(many + ":/y row 3"));
 }
+
+TEST_CASE("targets that a loss cannot mean are refused by file and row", "[cli-losses]") {
+    const TempDir folder;
+    Samples rows = linear_targets(10, 3, 1);
+    for (double& y : rows.y) y = 0.5;
+    rows.y[7] = 1.25;
+    write_samples(folder / "bce.h5", rows, {}, {DType::f64});
+    const Run bce(folder / "bce", plain(folder / "bce.h5", "bce", "2"));
+    REQUIRE_THAT(bce.expect(3).err, contains("bce.h5:/y row 7") && contains("1.25"));
+
+    Samples labels = clusters(10, Shape{3}, 2);
+    labels.y[4] = 2000000000;
+    write_samples(folder / "huge.h5", labels, {}, {DType::i64});
+    const Run huge(folder / "huge", plain(folder / "huge.h5", "cross_entropy", "2"));
+    REQUIRE_THAT(huge.expect(3, 2).err, contains("huge.h5") && contains("2000000000"));
+}
+
+TEST_CASE("labels that never count are no success", "[cli-losses]") {
+    const TempDir folder;
+    Samples none = clusters(10, Shape{3}, 2);
+    for (double& y : none.y) y = -100;
+    write_samples(folder / "none.h5", none, {}, {DType::i32});
+    write_samples(folder / "some.h5", clusters(10, Shape{3}, 2));
+    const Run train(folder / "train", plain(folder / "none.h5", "cross_entropy", "2"));
+    REQUIRE_THAT(train.expect(3).err, contains("none.h5") && contains("ignore_index"));
+
+    const Run valid = Run(folder / "valid", plain(folder / "some.h5", "cross_entropy", "2"))
+                          .with({{"data.valid", folder / "none.h5"}});
+    REQUIRE_THAT(valid.expect(0).err, contains("no sample of data.valid counts"));
+    REQUIRE_FALSE(std::filesystem::exists(valid.best_path()));
+}

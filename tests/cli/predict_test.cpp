@@ -76,3 +76,29 @@ TEST_CASE("predictions keep the order of the input, with more ranks than samples
             REQUIRE(outputs[static_cast<std::size_t>(i)] == Approx(weight * i).margin(1e-4));
     }
 }
+
+TEST_CASE("predict never writes over what it reads, and needs no labels", "[cli-predict]") {
+    const TempDir folder;
+    const std::string data = folder / "data.h5", bare = folder / "bare.h5", output = folder / "out.h5";
+    write_samples(data, clusters(20, Shape{4}, 3));
+    const Run run(folder / "run", {{"data.train", data}, {"train.batch", "10"}, {"train.epochs", "1"}});
+    run.finish();
+    const std::string checkpoint = run.checkpoint_path(run.saved_steps().back());
+    std::filesystem::create_directory(folder / "there");
+    for (const std::string& precious :
+         {data, checkpoint, std::string(folder / "there"), std::string("/dev/null")}) {
+        const std::string before = std::filesystem::is_regular_file(precious) ? read_file(precious) : "";
+        const Result result =
+            trireme::testing::trireme(2, {"predict", checkpoint, "--data=" + data, "--output=" + precious});
+        REQUIRE(result.status == 2);
+        REQUIRE_THAT(result.err, contains("--output=" + precious));
+        if (!before.empty()) REQUIRE(read_file(precious) == before);
+    }
+    REQUIRE(std::filesystem::is_character_file("/dev/null"));
+
+    predict(1, checkpoint, data, output);
+    const std::vector<double> with_labels = read_values(output, "/output");
+    add_dataset(bare, "/x", Shape{20, 4}, clusters(20, Shape{4}, 3).x);
+    predict(2, checkpoint, bare, output);
+    REQUIRE(read_values(output, "/output") == with_labels);
+}

@@ -50,6 +50,7 @@ TEST_CASE("case 14: a model, optimizer or lanes other than the saved ones are re
     require_refused(run, {{"train.lanes", "4"}}, 2, {"train.lanes", "4", "2"});
     require_refused(run, {{"train.batch", "8"}}, 2, {"train.batch", "7", "8"});
     require_refused(run, {{"run.seed", "8"}}, 2, {"run.seed"});
+    require_refused(run, {{"data.normalize", "standard"}}, 2, {"data.normalize", "none", "standard"});
 }
 
 TEST_CASE("case 14: changes that fit are named and taken", "[restart-refusal]") {
