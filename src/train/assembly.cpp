@@ -12,12 +12,23 @@ Error misfit(const std::string& message) {
     return Error(Status::bad_data, message, Scope::all_ranks);
 }
 
+/// The set that a key names; where the pattern itself is at fault, the message begins with the key.
+DatasetLayout open_set(Communicator& world, const Config& config, const std::string& key,
+                       const std::string& pattern) {
+    try {
+        return open_dataset(world, pattern, config.data.x, config.data.y);
+    } catch (const Error& error) {
+        const std::string text = error.what();
+        throw Error(error.status(), text.starts_with(pattern) ? key + "=" + text : text, error.scope());
+    }
+}
+
 /// Returns classes of the labels, or values of a target.
 std::int64_t open_data(Communicator& world, const Config& config, const std::optional<ResumePoint>& resume,
                        Assembly& parts) {
     const std::string train = "data.train=" + config.data.train, valid = "data.valid=" + config.data.valid;
     DatasetLayout& set = parts.train_set;
-    set = open_dataset(world, config.data.train, config.data.x, config.data.y);
+    set = open_set(world, config, "data.train", config.data.train);
     check_compatible(set, resume ? resume->meta.sample : set.sample, train);
     std::int64_t outputs = count_outputs(world, config, set);
     if (resume) {
@@ -30,7 +41,7 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
     if (outputs < 1) throw misfit(train + ": no sample counts: every label is train.ignore_index");
     if (config.data.valid.empty()) return outputs;
 
-    parts.valid_set = open_dataset(world, config.data.valid, config.data.x, config.data.y);
+    parts.valid_set = open_set(world, config, "data.valid", config.data.valid);
     check_compatible(parts.valid_set, set.sample, valid);
     check_targets(config, parts.valid_set, outputs);
     return outputs;

@@ -128,6 +128,8 @@ void check_config(const Config& c) {
     refuse_when(c.train.early_stop > 0 && c.train.eval_every == Every{},
                 "train.early_stop=" + std::to_string(c.train.early_stop) +
                     " needs validations, but train.eval_every=never");
+    refuse_when(c.data.x.empty(), "data.x=: expected the name of the inputs within the files");
+    refuse_when(c.data.y.empty(), "data.y=: expected the name of the targets within the files");
     refuse_when(c.data.prefetch > 4096,
                 "data.prefetch=" + std::to_string(c.data.prefetch) + ": expected at most 4096");
     refuse_when(c.train.lanes > 65536,

@@ -32,11 +32,13 @@ void refuse(const std::string& key, const std::string& value, const std::string&
 }
 
 std::int64_t integer_from(const std::string& key, const std::string& value, std::int64_t least,
-                          std::int64_t most) {
+                          std::int64_t most, const std::string& word) {
     const auto number = parse_int(value);
     if (!number || *number < least || *number > most) {
         const bool any = least == std::numeric_limits<std::int64_t>::min();
-        refuse(key, value, any ? "an integer" : "an integer, at least " + std::to_string(least));
+        refuse(key, value,
+               (word.empty() ? "" : word + " or ") +
+                   (any ? "an integer" : "an integer, at least " + std::to_string(least)));
     }
     return *number;
 }

@@ -26,7 +26,7 @@ inline constexpr Bounds below_one{.below = 1};
 
 // From text. @throws Error (bad_usage) naming key, value and what was expected.
 std::int64_t integer_from(const std::string& key, const std::string& value, std::int64_t least,
-                          std::int64_t most);
+                          std::int64_t most, const std::string& word = "");
 double real_from(const std::string& key, const std::string& value, const Bounds& bounds);
 bool bool_from(const std::string& key, const std::string& value);
 Every every_from(const std::string& key, const std::string& value, bool with_minutes);
@@ -55,7 +55,7 @@ ConfigRow integer(const std::string& key, Field field, std::int64_t least, const
             [=](const Config& c) { return field(c) == 0 && !word.empty() ? word : std::to_string(field(c)); },
             [=](Config& c, const std::string& value) {
                 const std::string number = !word.empty() && value == word ? "0" : value;
-                field(c) = static_cast<Integer>(integer_from(key, number, least, most));
+                field(c) = static_cast<Integer>(integer_from(key, number, least, most, word));
             }};
 }
 
