@@ -89,6 +89,7 @@ TEST_CASE("case 17: SIGTERM or SIGUSR1 to one rank stops and saves all, and the 
     SECTION("one process, then three ranks") {
         const Run run = whole.at(folder / "one");
         interrupt(run, 0, 0, SIGTERM, 20);
+        interrupt(run, 0, 0, SIGINT, 300);
         interrupt(run, 3, 1, SIGTERM, 600);
         run.expect(0, 2);
         require_same_end(run);
