@@ -14,7 +14,8 @@ struct OpTimes {
     double others = 0;    ///< everything else
 };
 
-/// `times` is added to and must outlive the result. A verb must be done when it returns: for devices of host memory.
+/// `times` is added to and must outlive the result. A verb must be done when it returns: for devices of host
+/// memory.
 std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> ops, OpTimes& times);
 
 }  // namespace trireme
