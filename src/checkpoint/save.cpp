@@ -185,7 +185,7 @@ private:
     std::exception_ptr error_;
 };
 
-/// The shared pieces. Opening, writing and closing are collective, so a rank whose write failed still takes
+/// The shared pieces. Opening, flushing and closing are collective, so a rank whose write failed still takes
 /// part in all that follow, and the ranks agree at the end.
 void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces) {
     Attempts attempt;

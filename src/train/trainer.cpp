@@ -22,7 +22,7 @@ namespace trireme {
 namespace {
 
 /// The flags that ride along with every step's sums: one rank's wish is everybody's.
-enum Flag { stop_flag, eval_flag, save_flag };
+enum Flag { stop_flag, save_flag };
 
 class Trainer {
 public:
@@ -67,7 +67,7 @@ private:
     std::int64_t saved_at_ = -1;
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
-    Stopwatch since_eval_, since_save_, since_log_;
+    Stopwatch since_save_, since_log_;
     std::int64_t samples_logged_ = 0;
 };
 
@@ -197,16 +197,13 @@ bool Trainer::due(const Every& every, bool timer) const {
 }
 
 void Trainer::train_one_step() {
-    const auto over = [](const Every& every, const Stopwatch& watch) {
-        return every.minutes > 0 && watch.seconds() >= 60 * every.minutes;
-    };
     StepRequest request{.lr = parts_.schedule->rate(position_.updates),
                         .updates = position_.updates,
                         .attempt = position_.attempts(),
                         .batch_samples = parts_.plan.step(position_.step_in_epoch).size()};
     request.flags[stop_flag] = runtime_.stop_requested();
-    request.flags[eval_flag] = root() && over(config_.train.eval_every, since_eval_);
-    request.flags[save_flag] = root() && over(config_.checkpoint.every, since_save_);
+    const double minutes = config_.checkpoint.every.minutes;
+    request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
@@ -246,13 +243,12 @@ void Trainer::train_one_step() {
     progress_->step(epoch, step, result.loss * result.count, result.count, result.correct,
                     parts_.model->loss().kind != LossKind::mse, request.batch_samples);
     stop_ = result.flags[stop_flag];
-    eval_due_ = due(config_.train.eval_every, result.flags[eval_flag]);
+    eval_due_ = due(config_.train.eval_every, false);
     save_due_ = due(config_.checkpoint.every, result.flags[save_flag]);
 }
 
 void Trainer::validate() {
     take_validation(evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan));
-    since_eval_.restart();
     since_log_.restart();
 }
 

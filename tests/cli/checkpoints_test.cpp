@@ -160,3 +160,16 @@ TEST_CASE("config.ini is complete and can be run again", "[cli-checkpoints]") {
     };
     REQUIRE(without(a, "dir = " + run.dir().string()) == without(b, "dir = " + again));
 }
+
+TEST_CASE("checkpoints by the clock are agreed by all ranks", "[cli-checkpoints]") {
+    const TempDir folder;
+    write_samples(folder / "data.h5", clusters(20, Shape{4}, 3));
+    // Shorter than any step: due after each of them.
+    const Run run(folder / "run", {{"data.train", folder / "data.h5"},
+                                   {"train.batch", "4"},
+                                   {"train.epochs", "1"},
+                                   {"checkpoint.every", "0.000000001 minutes"},
+                                   {"checkpoint.keep", "9"}});
+    run.expect(0, 3);
+    REQUIRE(run.saved_steps() == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+}

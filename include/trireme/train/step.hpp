@@ -50,7 +50,7 @@ public:
     explicit LaneSums(std::int64_t lanes)
         : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
 
-    static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
+    static constexpr int extras = 2;  ///< small numbers that ride along, summed over the ranks
 
     void clear();
     LossSums of_lane(std::int64_t lane);
@@ -79,8 +79,7 @@ struct StepRequest {
     std::int64_t updates = 0;  ///< applied before this one
     std::int64_t attempt = 0;  ///< steps before this one: the dropout key
     std::int64_t batch_samples = 0;
-    bool flags[LaneSums::extras] =
-        {};  ///< this rank's wishes (stop, evaluate, save); any rank's wish is everybody's
+    bool flags[LaneSums::extras] = {};  ///< this rank's wishes (stop, save): any rank's is everybody's
 };
 
 struct StepResult {
