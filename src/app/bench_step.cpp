@@ -68,7 +68,8 @@ public:
         : world_(runtime.mesh.world()),
           threads_(choose_threads(config, runtime.threads, my_lanes)),
           optimizer_(make_optimizer(optimizer_options(config))),
-          arena_(runtime.device, model.table(), optimizer_->state_names()),
+          update_(*optimizer_, model.table(), optimizer_options(config)),
+          arena_(runtime.device, model.table(), {.state_names = optimizer_->state_names()}),
           runner_(runtime.device, model, arena_.weights, threads_.workers, threads_.threads,
                   [this](std::unique_ptr<Ops> ops) {
                       return make_timed_ops(std::move(ops), times_.emplace_back());
@@ -81,7 +82,7 @@ public:
                .reproducible = config.train.reduction == "reproducible",
                .overlap = config.parallel.overlap == "on",
                .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
-          step_(world_, runner_, arena_, *optimizer_, *reducer_, all_lanes, {config.train.clip_norm, 1}) {
+          step_(world_, runner_, arena_, update_, *reducer_, all_lanes, {config.train.clip_norm, 1}) {
         model.initialize(runner_.ops(), arena_.weights, 1);
     }
 
@@ -127,6 +128,7 @@ private:
     LaneThreads threads_;
     std::deque<OpTimes> times_;
     std::unique_ptr<Optimizer> optimizer_;
+    UpdatePass update_;
     Arena arena_;
     LaneRunner runner_;
     std::unique_ptr<GradientReducer> reducer_;

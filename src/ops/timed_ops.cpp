@@ -12,6 +12,7 @@ public:
     TimedOps(std::unique_ptr<Ops> ops, OpTimes& times) : ops_(std::move(ops)), times_(times) {}
 
     std::string description() const override { return ops_->description(); }
+    bool native(DType type) const override { return ops_->native(type); }
 
     void matmul(const Matmul& args) override {
         const Timer timer(times_.products);
@@ -134,6 +135,18 @@ public:
     void sgd_update(const SgdUpdate& args, double* norm_squared) override {
         const Timer timer(times_.updates);
         ops_->sgd_update(args, norm_squared);
+    }
+    void lion_update(const LionUpdate& args, double* norm_squared) override {
+        const Timer timer(times_.updates);
+        ops_->lion_update(args, norm_squared);
+    }
+    void lamb_moments(const LambUpdate& args, double* norms) override {
+        const Timer timer(times_.updates);
+        ops_->lamb_moments(args, norms);
+    }
+    void lamb_update(const LambUpdate& args, double* norm_squared) override {
+        const Timer timer(times_.updates);
+        ops_->lamb_update(args, norm_squared);
     }
     void running_average(View average, View value, float momentum) override {
         const Timer timer(times_.updates);

@@ -6,6 +6,17 @@
 namespace trireme {
 namespace {
 
+Update common(Arena& arena, const UpdateRun& run, const UpdateInfo& info) {
+    return {.weight = arena.weights.range(run.place),
+            .gradient = arena.gradients.range(run.place),
+            .low = arena.low ? arena.low->range(run.place) : View{},
+            .average = arena.average ? arena.average->range(run.place) : View{},
+            .average_decay = info.average_decay,
+            .lr = info.lr * run.lr_factor,
+            .weight_decay = run.weight_decay,
+            .gradient_scale = info.gradient_scale};
+}
+
 /// Adam (Kingma and Ba 2015) with L2 regularisation, or AdamW (Loshchilov and Hutter 2019) with decoupled
 /// decay.
 class Adam final : public Optimizer {
@@ -14,20 +25,16 @@ public:
 
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
 
-    void update(Ops& ops, Arena& arena, Range place, bool decay, const UpdateInfo& info,
+    void update(Ops& ops, Arena& arena, const UpdateRun& run, const UpdateInfo& info, const LayerNorms&,
                 double* norm_squared) const override {
-        ops.adam_update({.weight = arena.weights.range(place),
-                         .gradient = arena.gradients.range(place),
-                         .m = arena.states[0].range(place),
-                         .v = arena.states[1].range(place),
-                         .lr = info.lr,
+        ops.adam_update({.common = common(arena, run, info),
+                         .m = arena.states[0].range(run.place),
+                         .v = arena.states[1].range(run.place),
                          .beta1 = options_.beta1,
                          .beta2 = options_.beta2,
                          .eps = options_.eps,
-                         .weight_decay = decay ? options_.weight_decay : 0,
                          .decoupled = decoupled_,
-                         .step = info.step,
-                         .gradient_scale = info.gradient_scale},
+                         .step = info.step},
                         norm_squared);
     }
 
@@ -45,18 +52,14 @@ public:
         return options_.momentum > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
     }
 
-    void update(Ops& ops, Arena& arena, Range place, bool decay, const UpdateInfo& info,
+    void update(Ops& ops, Arena& arena, const UpdateRun& run, const UpdateInfo& info, const LayerNorms&,
                 double* norm_squared) const override {
-        ops.sgd_update({.weight = arena.weights.range(place),
-                        .gradient = arena.gradients.range(place),
-                        .momentum = options_.momentum > 0 ? arena.states[0].range(place) : View{},
-                        .lr = info.lr,
+        ops.sgd_update({.common = common(arena, run, info),
+                        .momentum = options_.momentum > 0 ? arena.states[0].range(run.place) : View{},
                         .momentum_factor = options_.momentum,
-                        .dampening = options_.dampening,
-                        .weight_decay = decay ? options_.weight_decay : 0,
+                        .fresh = 1 - options_.dampening,
                         .nesterov = options_.nesterov,
-                        .first = info.step == 1,
-                        .gradient_scale = info.gradient_scale},
+                        .first = info.step == 1},
                        norm_squared);
     }
 
@@ -85,11 +88,22 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
     throw usage_error("optim.name=" + options.name + ": expected sgd, adam or adamw");
 }
 
-double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) const {
+UpdatePass::UpdatePass(const Optimizer& optimizer, const ParameterTable& table,
+                       const OptimizerOptions& options)
+    : optimizer_(optimizer),
+      table_(table),
+      runs_(make_update_runs(table, {.lr = options.lr,
+                                     .weight_decay = options.weight_decay,
+                                     .rules = options.rules,
+                                     .one_each = optimizer.layerwise()})),
+      norms_(runs_.size()) {}
+
+double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) {
     double norm_squared = 0;
-    for (const UpdateRun& run : runs_) {
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+        const UpdateRun& run = runs_[i];
         if (run.role == Role::weight)
-            optimizer_.update(ops, arena, run.place, run.decay, info, want_norm ? &norm_squared : nullptr);
+            optimizer_.update(ops, arena, run, info, norms_[i], want_norm ? &norm_squared : nullptr);
         else
             ops.running_average(arena.weights.range(run.place), arena.gradients.range(run.place),
                                 run.average);
@@ -102,6 +116,10 @@ double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena) const {
     for (const UpdateRun& run : runs_)
         if (run.role == Role::weight) ops.sum_squares(arena.gradients.range(run.place), &sum);
     return sum;
+}
+
+std::string UpdatePass::first_not_finite(Ops&, const Arena&) const {
+    return {};
 }
 
 }  // namespace trireme

@@ -23,7 +23,11 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
             "schedule.step_size and schedule.gamma: expected step_size >= 1 and 0 < gamma <= 1");
 }
 
-double Schedule::rate(std::int64_t applied) const {
+bool Schedule::take_validation(PlateauState&, double, bool) const {
+    return false;
+}
+
+double Schedule::rate(std::int64_t applied, std::int64_t) const {
     const ScheduleOptions& o = options_;
     if (applied < o.warmup)
         return o.base_lr * static_cast<double>(applied + 1) / static_cast<double>(o.warmup);

@@ -2,10 +2,12 @@
 
 namespace trireme {
 
-Arena::Arena(Device& device, const ParameterTable& table, const std::vector<std::string>& state_names)
+Arena::Arena(Device& device, const ParameterTable& table, const ArenaOptions& options)
     : weights(device, table, "weights"), gradients(device, table, "gradients") {
-    states.reserve(state_names.size());
-    for (const std::string& name : state_names) states.emplace_back(device, table, name);
+    states.reserve(options.state_names.size());
+    for (const std::string& name : options.state_names) states.emplace_back(device, table, name);
+    if (options.compute != DType::f32) low.emplace(device, table, "low", options.compute);
+    if (options.average) average.emplace(device, table, "average");
 }
 
 }  // namespace trireme

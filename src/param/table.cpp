@@ -22,12 +22,28 @@ ParameterId ParameterTable::add(Parameter parameter) {
 }
 
 void ParameterTable::lay_out() {
+    order_.clear();
+    for (const Role role : {Role::statistic, Role::weight})
+        for (ParameterId id = count() - 1; id >= 0; --id)
+            if ((*this)[id].role == role) order_.push_back(id);
     std::int64_t offset = 0;
-    for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-        parameter->place = {offset, offset + parameter->part.size()};
-        offset = round_up(parameter->place.end, alignment);
+    for (const ParameterId id : order_) {
+        Parameter& parameter = parameters_[static_cast<std::size_t>(id)];
+        parameter.place = {offset, offset + parameter.part.size()};
+        offset = round_up(parameter.place.end, alignment);
     }
     arena_size_ = offset;
+}
+
+Range ParameterTable::slot(ParameterId id) const {
+    const Range place = (*this)[id].place;
+    return {place.begin, round_up(place.end, alignment)};
+}
+
+std::int64_t ParameterTable::finished_after(ParameterId id) const {
+    for (ParameterId before = id - 1; before >= 0; --before)
+        if ((*this)[before].role == Role::weight) return (*this)[before].place.begin;
+    return arena_size_;
 }
 
 std::int64_t ParameterTable::weight_count() const {

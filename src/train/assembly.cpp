@@ -73,9 +73,11 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
                          " classes");
     }
     parts.optimizer = make_optimizer(optimizer_options(config));
+    parts.update =
+        std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config));
     parts.schedule = make_schedule(config, parts.plan.steps());
-    parts.arena =
-        std::make_unique<Arena>(runtime.device, parts.model->table(), parts.optimizer->state_names());
+    parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),
+                                          ArenaOptions{.state_names = parts.optimizer->state_names()});
 }
 
 void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
@@ -93,7 +95,7 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
          .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
          .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
     parts.step =
-        std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.optimizer, *parts.reducer,
+        std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.update, *parts.reducer,
                                     parts.plan.lanes, StepOptions{config.train.clip_norm, config.run.seed});
 }
 

@@ -20,6 +20,7 @@ struct Assembly {
     EpochPlan plan, valid_plan;
     std::unique_ptr<Model> model;
     std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<UpdatePass> update;
     std::optional<Schedule> schedule;
     std::unique_ptr<Arena> arena;
     std::unique_ptr<LaneRunner> runner;

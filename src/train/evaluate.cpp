@@ -44,7 +44,7 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
 
     model = std::make_unique<Model>(model_description(config, meta.sample), loss_options(config), meta.sample,
                                     meta.outputs, plan.largest_lane());
-    arena = std::make_unique<Arena>(runtime.device, model->table(), std::vector<std::string>{});
+    arena = std::make_unique<Arena>(runtime.device, model->table(), ArenaOptions{});
     load_checkpoint(world, checkpoint, model->table(), *arena, false);
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
     runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers,

@@ -56,13 +56,13 @@ double LaneSums::total(int which) const {
     return sum;
 }
 
-TrainStep::TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, const Optimizer& optimizer,
+TrainStep::TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, UpdatePass& update,
                      GradientReducer& reducer, std::int64_t lanes, StepOptions options)
     : data_(data),
       runner_(runner),
       arena_(arena),
       reducer_(reducer),
-      update_(optimizer, runner.model().table()),
+      update_(update),
       options_(options),
       sums_(lanes) {}
 

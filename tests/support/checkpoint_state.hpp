@@ -49,7 +49,9 @@ inline ParameterTable small_table(const StateOptions& options) {
 class State {
 public:
     explicit State(const StateOptions& options = {})
-        : device(make_device("cpu")), table(small_table(options)), arena(*device, table, options.states) {}
+        : device(make_device("cpu")),
+          table(small_table(options)),
+          arena(*device, table, {.state_names = options.states}) {}
 
     // Any bits: NaNs with payloads, infinities and denormals among them. The same for all ways to shard.
     void fill(std::uint64_t seed) {

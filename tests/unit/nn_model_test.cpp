@@ -89,7 +89,9 @@ TEST_CASE("the arena lies in the order in which backward finishes", "[unit][nn]"
     CHECK(rig.finished.back() == rig.model.table().arena_size());
     const ParameterTable& table = rig.model.table();
     CHECK(table[table.count() - 1].name == "3.linear.bias");
-    CHECK(table[table.count() - 1].place.begin == 0);
+    CHECK(table[table.order().front()].role == Role::statistic);
+    CHECK(table[table.order().front()].place.begin == 0);
+    CHECK(table.order()[2] == table.count() - 1);
     for (const Parameter& parameter : table.all()) CHECK(parameter.place.begin % 16 == 0);
     CHECK(table.weight_count() == 7 * 5 + 5 + 5 + 5 + 5 * 3 + 3);
 }

@@ -59,7 +59,8 @@ std::vector<float> results(const std::string& kind, int threads) {
     ops.sum_squares(x, norm_squared.get());
     const Tensor m = machine.tensor(shape, Values(static_cast<std::size_t>(n), 0.0));
     const Tensor v = machine.tensor(shape, Values(static_cast<std::size_t>(n), 0.0));
-    ops.adam_update({x, dy, m, v, 0.01}, norm_squared.get());
+    ops.adam_update({.common = {.weight = x, .gradient = dy, .lr = 0.01}, .m = m, .v = v},
+                    norm_squared.get());
     keep(x);
     for (const Cell* cell : {&loss, &count, &correct, &norm_squared}) keep_double(cell->value());
     return all;

@@ -37,10 +37,19 @@ TEST_CASE("adam and adamw follow their equations over several steps", "[unit][op
                 const Values gradient = random_values(n, 10 + static_cast<std::uint64_t>(step));
                 const Tensor tg = machine.tensor({n}, gradient);
                 Cell norm(*machine.device, 2);
-                machine.ops->adam_update(
-                    {tw, tg, tm, tv, settings.lr, settings.beta1, settings.beta2, settings.eps,
-                     settings.weight_decay, decoupled, step, gradient_scale},
-                    step == 2 ? nullptr : norm.get());
+                machine.ops->adam_update({.common = {.weight = tw,
+                                                     .gradient = tg,
+                                                     .lr = settings.lr,
+                                                     .weight_decay = settings.weight_decay,
+                                                     .gradient_scale = gradient_scale},
+                                          .m = tm,
+                                          .v = tv,
+                                          .beta1 = settings.beta1,
+                                          .beta2 = settings.beta2,
+                                          .eps = settings.eps,
+                                          .decoupled = decoupled,
+                                          .step = step},
+                                         step == 2 ? nullptr : norm.get());
                 reference::adam(settings, step, scaled(gradient), weight, m, v);
                 if (step != 2) REQUIRE(norm.value() == Approx(2 + squares(scaled(gradient))).epsilon(1e-9));
                 require_close(tg, gradient, 0, 1e-30);
@@ -67,10 +76,17 @@ TEST_CASE("sgd with and without momentum", "[unit][ops]") {
                     const Tensor tg = machine.tensor({n}, gradient);
                     Cell norm(*machine.device);
                     settings.first = step == 1;
-                    machine.ops->sgd_update(
-                        {tw, tg, momentum == 0 ? View{} : tb.view(), settings.lr, momentum,
-                         settings.dampening, settings.weight_decay, nesterov, settings.first, gradient_scale},
-                        norm.get());
+                    machine.ops->sgd_update({.common = {.weight = tw,
+                                                        .gradient = tg,
+                                                        .lr = settings.lr,
+                                                        .weight_decay = settings.weight_decay,
+                                                        .gradient_scale = gradient_scale},
+                                             .momentum = momentum == 0 ? View{} : tb.view(),
+                                             .momentum_factor = momentum,
+                                             .fresh = 1 - settings.dampening,
+                                             .nesterov = nesterov,
+                                             .first = settings.first},
+                                            norm.get());
                     reference::sgd(settings, scaled(gradient), weight, buffer);
                     REQUIRE(norm.value() == Approx(squares(scaled(gradient))).epsilon(1e-9));
                 }

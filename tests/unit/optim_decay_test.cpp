@@ -25,7 +25,7 @@ struct Small {
         table.add({.name = "fc.weight", .shape = {5, 3}, .decay = true});
         table.add({.name = "fc.bias", .shape = {5}});
         table.lay_out();
-        arena = std::make_unique<Arena>(*device, table, optimizer.state_names());
+        arena = std::make_unique<Arena>(*device, table, ArenaOptions{.state_names = optimizer.state_names()});
         ops->fill(arena->gradients.whole(), 0);
         for (Column& state : arena->states) ops->fill(state.whole(), 0);
         for (const Parameter& parameter : table.all()) {
@@ -50,9 +50,10 @@ struct Small {
 TEST_CASE("case 6: ten steps of decay with zero gradients scale matrices by 0.99^10 and nothing else",
           "[unit][optim]") {
     const std::string name = GENERATE("adamw", "sgd");
-    const auto optimizer = make_optimizer({.name = name, .lr = 0.1, .weight_decay = 0.1});
+    const OptimizerOptions options{.name = name, .lr = 0.1, .weight_decay = 0.1};
+    const auto optimizer = make_optimizer(options);
     Small model(*optimizer);
-    const UpdatePass update(*optimizer, model.table);
+    UpdatePass update(*optimizer, model.table, options);
     for (int step = 1; step <= 10; ++step)
         REQUIRE(update.apply(*model.ops, *model.arena, {.lr = 0.1, .step = step}, true) == 0);
     const double scale = std::pow(0.99, 10);

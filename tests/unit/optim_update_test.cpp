@@ -57,9 +57,9 @@ TEST_CASE("two steps of AdamW by hand", "[unit][optim]") {
     // step 2: w -> 0.8811, m = 0.9*0.05 - 0.025 = 0.02, m^ = 0.02/0.19, v = 0.999*0.00025 + 0.0000625,
     //         v^ = 0.00031225/0.001999, w = 0.8811 - 0.1*0.1052632/0.3952226
     Rig rig({"linear out=1 bias=false"}, {1}, 1, 1, {LossKind::mse});
-    Arena arena(*rig.device, rig.model.table(), {"m", "v"});
+    Arena arena(*rig.device, rig.model.table(), {.state_names = {"m", "v"}});
     const auto adam = make_optimizer({.name = "adamw", .weight_decay = 0.1});
-    const UpdatePass pass(*adam, rig.model.table());
+    UpdatePass pass(*adam, rig.model.table(), {.weight_decay = 0.1});
     float& w = arena.weights.whole().as<float>()[0];
     float& g = arena.gradients.whole().as<float>()[0];
     w = 1;
@@ -75,9 +75,9 @@ TEST_CASE("two steps of SGD with Nesterov's momentum by hand", "[unit][optim]") 
     // g = 1 twice, momentum 0.9, lr 0.1: step 1: b = 1, w -= 0.1(1 + 0.9); step 2: b = 1.9, w -= 0.1(1
     // + 1.71)
     Rig rig({"linear out=1 bias=false"}, {1}, 1, 1, {LossKind::mse});
-    Arena arena(*rig.device, rig.model.table(), {"momentum"});
+    Arena arena(*rig.device, rig.model.table(), {.state_names = {"momentum"}});
     const auto sgd = make_optimizer({.name = "sgd", .momentum = 0.9, .nesterov = true});
-    const UpdatePass pass(*sgd, rig.model.table());
+    UpdatePass pass(*sgd, rig.model.table(), {});
     float& w = arena.weights.whole().as<float>()[0];
     arena.gradients.whole().as<float>()[0] = 1;
     w = 0;
@@ -90,7 +90,7 @@ TEST_CASE("two steps of SGD with Nesterov's momentum by hand", "[unit][optim]") 
 TEST_CASE("statistics follow their average and stay out of the norm", "[unit][optim]") {
     Rig rig({"batchnorm momentum=0.25", "linear out=2"}, {3}, 2, 4, {LossKind::mse});
     const auto sgd = make_optimizer({.name = "sgd"});
-    const UpdatePass pass(*sgd, rig.model.table());
+    UpdatePass pass(*sgd, rig.model.table(), {});
     const ParameterTable& table = rig.model.table();
     for (const Parameter& p : table.all())
         for (float& g : rig.arena.gradients.of(p).span<float>()) g = p.role == Role::statistic ? 8.0F : 0.0F;

@@ -38,15 +38,6 @@ TEST_CASE("buckets cover the arena, end between parameters and respect the limit
     CHECK(make_buckets(table_of({}), 100).empty());
 }
 
-TEST_CASE("update runs join neighbours of one kind", "[unit][param]") {
-    const std::vector<UpdateRun> runs = make_update_runs(table_of({5, 6, 1, 2, 7}));
-    REQUIRE(runs.size() == 3);
-    CHECK(runs[0].decay);
-    CHECK_FALSE(runs[1].decay);
-    CHECK(runs[1].place.size() == 32);
-    CHECK(runs[2].decay);
-}
-
 TEST_CASE("parts of a range are even and cover it", "[unit][param]") {
     for (const std::int64_t n : {0L, 1L, 5L, 16L, 97L})
         for (const std::int64_t parts : {1L, 2L, 3L, 7L, 20L}) {

@@ -23,7 +23,7 @@ struct Pipeline {
              std::int64_t lanes)
         : comm(MPI_COMM_SELF, false),
           rig(layers, {1, 8, 8}, 4, 16),
-          arena(*rig.device, rig.model.table(), {"m", "v"}) {
+          arena(*rig.device, rig.model.table(), {.state_names = {"m", "v"}}) {
         const std::string path = (folder.path() / "train-0.h5").string();
         io::File file(path, io::Access::create);
         std::vector<float> x;
@@ -37,12 +37,14 @@ struct Pipeline {
         loader = std::make_unique<Loader>(open_dataset(comm, path, "/x", "/y"),
                                           LoaderOptions{.plan = plan, .my_lanes = {0, lanes}, .classes = 4});
         runner = std::make_unique<LaneRunner>(*rig.device, rig.model, arena.weights, workers, 1);
-        optimizer = make_optimizer({.name = "adamw", .weight_decay = 0.01});
+        const OptimizerOptions options{.name = "adamw", .weight_decay = 0.01};
+        optimizer = make_optimizer(options);
+        update = std::make_unique<UpdatePass>(*optimizer, rig.model.table(), options);
         reducer = make_reducer(
             comm, *rig.device, rig.model.table(), arena,
             {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
-        step = std::make_unique<TrainStep>(comm, *runner, arena, *optimizer, *reducer, lanes,
-                                           StepOptions{clip, 1});
+        step =
+            std::make_unique<TrainStep>(comm, *runner, arena, *update, *reducer, lanes, StepOptions{clip, 1});
         rig.model.initialize(*rig.ops, arena.weights, 1);
         loader->start(0, 0);
     }
@@ -61,6 +63,7 @@ struct Pipeline {
     std::unique_ptr<Loader> loader;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<UpdatePass> update;
     std::unique_ptr<GradientReducer> reducer;
     std::unique_ptr<TrainStep> step;
     std::int64_t done = 0;

@@ -6,6 +6,12 @@
 // (channels-last). Kernels are stored [O, C/groups, KH, KW], contiguous as written. Everything else is
 // contiguous, outermost first.
 //
+// Types: activations, their gradients and the operands of products may each be float32, bfloat16 or float16,
+// as the views say; 16-bit results are rounded to nearest, ties to even, once. Everything else is float32:
+// biases, norms and their statistics, gradients of parameters, weights and moments of optimizers, targets.
+// Arithmetic is float32 throughout; products of 16-bit operands add in float32, sums of losses and norms in
+// double.
+//
 // An Ops object belongs to one thread at a time (it caches plans and scratch); lanes that run side by side
 // have one each. `accumulate` means C += result instead of C = result. Views of zero elements are ordinary:
 // nothing happens, except that a result without accumulate is set to zero where there are elements but no
@@ -34,7 +40,7 @@ constexpr bool derivative_from_output(Activation a) {
 }
 
 /// C[m, n] (+)= act(op(A) · op(B) + bias). A is [m, k] or, transposed, [k, m]; B is [k, n] or, transposed,
-/// [n, k].
+/// [n, k]. A and B have one type; C has that or float32, with accumulate float32.
 struct Matmul {
     View a, b, c;
     bool transpose_a = false, transpose_b = false;
@@ -108,22 +114,51 @@ struct LayerNorm {
     View mean, inv_std;  ///< [rows] f32: set by forward, read by backward
 };
 
-/// One optimizer pass over an interval of the arena. All views have the same count.
-struct AdamUpdate {
-    View weight, gradient, m, v;
-    double lr = 0, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-    bool decoupled = true;  ///< AdamW (Loshchilov and Hutter 2019) or L2 in the gradient (Kingma and Ba 2015)
-    std::int64_t step = 1;  ///< applied updates, this one included: for the bias corrections
+/// What every optimizer pass is about: an interval of the arena. All views have the same count.
+struct Update {
+    View weight, gradient;     ///< the gradient is only read
+    View low{};                ///< bfloat16 or float16: receives the new weights, rounded; or absent
+    View average{};            ///< moving average of the weights, or absent
+    double average_decay = 0;  ///< average = d·average + (1 - d)·new weight
+    double lr = 0, weight_decay = 0;
     double gradient_scale = 1;  ///< unscaling and clipping, applied on the way
 };
 
+struct AdamUpdate {
+    Update common{};
+    View m{}, v{};
+    View v_max{};  ///< AMSGrad (Reddi, Kale and Kumar 2018): the largest v so far; or absent
+    double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+    bool decoupled = true;  ///< AdamW (Loshchilov and Hutter 2019) or L2 in the gradient (Kingma and Ba 2015)
+    std::int64_t step = 1;  ///< applied updates, this one included: for the bias corrections
+};
+
+/// b = momentum·b + fresh·(g + weight_decay·w); w -= lr·b, or lr·(g + weight_decay·w + momentum·b)
+/// (Nesterov).
 struct SgdUpdate {
-    View weight, gradient;
-    View momentum;  ///< absent when momentum_factor is 0
-    double lr = 0, momentum_factor = 0, dampening = 0, weight_decay = 0;
+    Update common{};
+    View momentum{};  ///< absent when momentum_factor is 0
+    double momentum_factor = 0;
+    double fresh = 1;  ///< 1 - dampening; LARS puts its local rate here
     bool nesterov = false;
-    bool first = false;  ///< the first update sets the momentum to the gradient (as PyTorch does)
-    double gradient_scale = 1;
+    bool first = false;  ///< sets the momentum to the gradient (as PyTorch does), whatever it held
+};
+
+/// Lion (Chen et al. 2023): w -= lr·(sign(beta1·m + (1 - beta1)·g) + weight_decay·w); m = beta2·m + (1 -
+/// beta2)·g.
+struct LionUpdate {
+    Update common{};
+    View m{};
+    double beta1 = 0.9, beta2 = 0.99;
+};
+
+/// LAMB (You et al. 2020) on one parameter: u = m̂/(√v̂ + eps) + weight_decay·w; w -= lr·trust·u.
+struct LambUpdate {
+    Update common{};
+    View m{}, v{};
+    double beta1 = 0.9, beta2 = 0.999, eps = 1e-6;
+    std::int64_t step = 1;
+    double trust = 1;  ///< |w| / |u|, told by the caller from what lamb_moments found
 };
 
 class Ops {
@@ -131,6 +166,8 @@ public:
     virtual ~Ops() = default;
 
     virtual std::string description() const = 0;
+    /// True where products of this type run as fast as the device can, not by way of float32.
+    virtual bool native(DType type) const = 0;
 
     virtual void matmul(const Matmul& args) = 0;
     /// sum[c] (+)= Σ_rows x[rows, c]: the gradient of a bias.
@@ -183,6 +220,7 @@ public:
     /// y = a + b, y may be either; for relu the sum goes through it (residual connections).
     virtual void add(View a, View b, Activation activation, View y) = 0;
     virtual void fill(View y, float value) = 0;
+    /// y = x, converted where the types (real ones) differ.
     virtual void copy(View x, View y) = 0;
     /// From channels-last memory to channels-first and back; x and y have the logical shape [N, C, H, W].
     virtual void to_channels_first(View x, View y) = 0;
@@ -201,6 +239,11 @@ public:
     /// sum_squares.
     virtual void adam_update(const AdamUpdate& args, double* norm_squared) = 0;
     virtual void sgd_update(const SgdUpdate& args, double* norm_squared) = 0;
+    virtual void lion_update(const LionUpdate& args, double* norm_squared) = 0;
+    /// The first half of LAMB: advances m and v, and adds Σ w² to norms[0] and Σ u² to norms[1].
+    virtual void lamb_moments(const LambUpdate& args, double* norms) = 0;
+    /// The second half, after lamb_moments with the same arguments: moves the weights. m and v are only read.
+    virtual void lamb_update(const LambUpdate& args, double* norm_squared) = 0;
     /// average = (1 - momentum)·average + momentum·value: running statistics.
     virtual void running_average(View average, View value, float momentum) = 0;
 };

@@ -1,4 +1,4 @@
-// Learning rates as a function of the number of applied updates.
+// Learning rates as a function of the number of applied updates, and of validations for `plateau`.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,30 @@
 namespace trireme {
 
 struct ScheduleOptions {
-    std::string name = "constant";  ///< constant, cosine, linear, step
-    double base_lr = 1e-3;          ///< peak, after scaling by the batch
-    double min_lr = 0;              ///< floor, reached at the horizon and kept past it
-    std::int64_t horizon = 1;       ///< updates until the end of the schedule
-    std::int64_t warmup = 0;        ///< updates of linear warm-up; the warmup-th update has the peak
-    std::int64_t step_size = 1;     ///< step: updates between two drops
-    double gamma = 0.1;             ///< step: factor of each drop
+    /// constant, cosine, cosine_restarts, linear, poly, step, exponential, one_cycle, plateau
+    std::string name = "constant";
+    double base_lr = 1e-3;        ///< peak, after scaling by the batch
+    double min_lr = 0;            ///< floor, reached at the horizon and kept past it
+    std::int64_t horizon = 1;     ///< updates until the end of the schedule
+    std::int64_t warmup = 0;      ///< updates of linear warm-up; the warmup-th update has the peak
+    std::int64_t step_size = 1;   ///< step, exponential: updates over which the rate falls by gamma
+    double gamma = 0.1;           ///< step, exponential, plateau: factor of each drop
+    double power = 1;             ///< poly
+    std::int64_t cycle = 1;       ///< cosine_restarts: updates of the first cycle
+    double cycle_factor = 1;      ///< cosine_restarts: each cycle is so many times as long as the one before
+    double start_factor = 25;     ///< one_cycle: it starts from peak / start_factor
+    double final_factor = 10000;  ///< one_cycle: and ends at that / final_factor
+    std::int64_t patience = 10;   ///< plateau: validations without a better one that are tolerated
+    double threshold = 1e-4;      ///< plateau: better means by this part of the best so far
+    std::int64_t cooldown = 0;    ///< plateau: validations after a drop that are not judged
+};
+
+/// What plateau remembers; part of the training position.
+struct PlateauState {
+    std::int64_t seen = 0;  ///< validations so far
+    double best = 0;
+    std::int64_t bad = 0, cooldown = 0, drops = 0;
+    friend bool operator==(const PlateauState&, const PlateauState&) = default;
 };
 
 class Schedule {
@@ -21,11 +38,13 @@ public:
     /// @throws Error (bad_usage) naming key and value on unknown names or values out of range.
     explicit Schedule(const ScheduleOptions& options);
 
-    /// The rate of the next update when `applied` updates have been applied.
-    /// Warm-up: base·(applied+1)/warmup. Then, with p = (applied-warmup)/(horizon-warmup) clipped to 1,
-    /// cosine: min + (base-min)·(1+cos πp)/2 (Loshchilov and Hutter 2017); linear: base + (min-base)·p;
-    /// step: base·gamma^⌊(applied-warmup)/step_size⌋, not below min.
-    double rate(std::int64_t applied) const;
+    /// The rate of the next update when `applied` updates have been applied. The formulas:
+    /// doc/configuration.md and schedule.cpp. `drops`: PlateauState::drops, looked at by plateau only.
+    double rate(std::int64_t applied, std::int64_t drops = 0) const;
+
+    /// Takes a validation's metric (as torch's ReduceLROnPlateau does, relative threshold). Does nothing
+    /// unless the schedule is plateau. Returns true when the rate drops.
+    bool take_validation(PlateauState& state, double metric, bool larger_is_better) const;
 
 private:
     ScheduleOptions options_;

@@ -8,16 +8,9 @@
 namespace trireme {
 
 /// Buckets for gradient reduction, in arena order: they cover the arena, end where a parameter (with its gap)
-/// ends, and hold at most `max_bytes` of float32 unless a single parameter is larger.
-std::vector<Range> make_buckets(const ParameterTable& table, std::int64_t max_bytes);
-
-/// A run of neighbouring parameters that one update rule fits.
-struct UpdateRun {
-    Range place;
-    Role role = Role::weight;
-    bool decay = false;
-    float average = 0;  ///< statistics only
-};
-std::vector<UpdateRun> make_update_runs(const ParameterTable& table);
+/// ends, and hold at most `max_bytes` of float32 unless a single parameter is larger. `statistics_apart`: no
+/// bucket holds both weights and statistics.
+std::vector<Range> make_buckets(const ParameterTable& table, std::int64_t max_bytes,
+                                bool statistics_apart = false);
 
 }  // namespace trireme

@@ -43,9 +43,14 @@ public:
     /// @throws Error (bad_usage) when the name is taken.
     ParameterId add(Parameter parameter);
 
-    /// Places all parameters, last added first: the order in which backward finishes gradients. Each starts
-    /// at a multiple of 16 elements (64 bytes of float32); the gaps stay zero in every column.
+    /// Places all parameters: first the statistics, which are final before backward begins, then the weights,
+    /// last added first, the order in which backward finishes gradients. Each starts at a multiple of 16
+    /// elements (64 bytes of float32); the gaps stay zero in every column.
     void lay_out();
+    /// The parameters as they lie in the arena.
+    const std::vector<ParameterId>& order() const { return order_; }
+    /// A parameter's place with the gap that follows it.
+    Range slot(ParameterId id) const;
 
     const std::vector<Parameter>& all() const { return parameters_; }
     const Parameter& operator[](ParameterId id) const { return parameters_[static_cast<std::size_t>(id)]; }
@@ -56,12 +61,11 @@ public:
     std::int64_t weight_count() const;
     /// Everything below this arena offset is finished once backward is through with parameter `id` and all
     /// later ones.
-    std::int64_t finished_after(ParameterId id) const {
-        return id > 0 ? (*this)[id - 1].place.begin : arena_size_;
-    }
+    std::int64_t finished_after(ParameterId id) const;
 
 private:
     std::vector<Parameter> parameters_;
+    std::vector<ParameterId> order_;
     std::int64_t arena_size_ = 0;
 };
 

@@ -93,7 +93,7 @@ struct StepResult {
 class TrainStep {
 public:
     /// Everything is kept by reference. `sums_lanes`: V.
-    TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, const Optimizer& optimizer,
+    TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, UpdatePass& update,
               GradientReducer& reducer, std::int64_t lanes, StepOptions options);
 
     /// Lanes, reduce, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
@@ -109,7 +109,7 @@ private:
     LaneRunner& runner_;
     Arena& arena_;
     GradientReducer& reducer_;
-    UpdatePass update_;
+    UpdatePass& update_;
     StepOptions options_;
     LaneSums sums_;
 };

@@ -41,6 +41,10 @@ std::string CpuOps::description() const {
            (threads_ == 1 ? " thread" : " threads");
 }
 
+bool CpuOps::native(DType type) const {
+    return type == DType::f32;
+}
+
 // The library has no per-call thread count: it takes the calling thread's OpenMP default.
 void CpuOps::set_library_threads() const {
     if (omp_get_max_threads() != threads_) omp_set_num_threads(threads_);

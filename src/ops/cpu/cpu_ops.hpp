@@ -40,6 +40,7 @@ public:
     explicit CpuOps(int threads) : threads_(threads < 1 ? 1 : threads) {}
 
     std::string description() const override;
+    bool native(DType type) const override;
 
     void matmul(const Matmul& args) override;
     void sum_rows(View x, View sum, bool accumulate) override;
@@ -84,6 +85,9 @@ public:
     void sum_squares(View x, double* sum) override;
     void adam_update(const AdamUpdate& args, double* norm_squared) override;
     void sgd_update(const SgdUpdate& args, double* norm_squared) override;
+    void lion_update(const LionUpdate& args, double* norm_squared) override;
+    void lamb_moments(const LambUpdate& args, double* norms) override;
+    void lamb_update(const LambUpdate& args, double* norm_squared) override;
     void running_average(View average, View value, float momentum) override;
 
 private:

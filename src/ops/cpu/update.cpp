@@ -19,14 +19,14 @@ AdamFactors adam_factors(const AdamUpdate& a) {
     const auto t = static_cast<double>(a.step);
     const double correction1 = 1 - std::pow(a.beta1, t), correction2 = 1 - std::pow(a.beta2, t);
     const auto real = [](double value) { return static_cast<float>(value); };
-    return {real(a.gradient_scale),
-            a.decoupled ? real(1 - a.lr * a.weight_decay) : 1.0F,
-            a.decoupled ? 0.0F : real(a.weight_decay),
+    return {real(a.common.gradient_scale),
+            a.decoupled ? real(1 - a.common.lr * a.common.weight_decay) : 1.0F,
+            a.decoupled ? 0.0F : real(a.common.weight_decay),
             real(a.beta1),
             real(1 - a.beta1),
             real(a.beta2),
             real(1 - a.beta2),
-            real(a.lr / correction1),
+            real(a.common.lr / correction1),
             real(1 / std::sqrt(correction2)),
             real(a.eps)};
 }
@@ -92,9 +92,9 @@ void blend(float* __restrict average, const float* __restrict value, float momen
 }  // namespace
 
 void CpuOps::adam_update(const AdamUpdate& args, double* norm_squared) {
-    const std::int64_t n = args.weight.count();
-    float* weight = floats(args.weight, n, "adam_update");
-    const float* gradient = floats(args.gradient, n, "adam_update");
+    const std::int64_t n = args.common.weight.count();
+    float* weight = floats(args.common.weight, n, "adam_update");
+    const float* gradient = floats(args.common.gradient, n, "adam_update");
     float* m = floats(args.m, n, "adam_update");
     float* v = floats(args.v, n, "adam_update");
     const AdamFactors factors = adam_factors(args);
@@ -105,14 +105,15 @@ void CpuOps::adam_update(const AdamUpdate& args, double* norm_squared) {
 }
 
 void CpuOps::sgd_update(const SgdUpdate& args, double* norm_squared) {
-    const std::int64_t n = args.weight.count();
-    float* weight = floats(args.weight, n, "sgd_update");
-    const float* gradient = floats(args.gradient, n, "sgd_update");
+    const std::int64_t n = args.common.weight.count();
+    float* weight = floats(args.common.weight, n, "sgd_update");
+    const float* gradient = floats(args.common.gradient, n, "sgd_update");
     const bool plain = args.momentum_factor == 0;
     float* momentum = plain ? nullptr : floats(args.momentum, n, "sgd_update");
-    const SgdFactors factors{static_cast<float>(args.gradient_scale), static_cast<float>(args.weight_decay),
-                             static_cast<float>(args.momentum_factor), static_cast<float>(1 - args.dampening),
-                             static_cast<float>(args.lr)};
+    const SgdFactors factors{static_cast<float>(args.common.gradient_scale),
+                             static_cast<float>(args.common.weight_decay),
+                             static_cast<float>(args.momentum_factor), static_cast<float>(args.fresh),
+                             static_cast<float>(args.common.lr)};
     over_blocks(threads_, scratch_, n, gradient, factors.scale, norm_squared,
                 [&](std::int64_t begin, std::int64_t end) {
                     if (plain)
@@ -121,6 +122,16 @@ void CpuOps::sgd_update(const SgdUpdate& args, double* norm_squared) {
                         sgd_momentum(factors, args.first, args.nesterov, weight + begin, gradient + begin,
                                      momentum + begin, end - begin);
                 });
+}
+
+void CpuOps::lion_update(const LionUpdate&, double*) {
+    throw failure("lion: not built yet");
+}
+void CpuOps::lamb_moments(const LambUpdate&, double*) {
+    throw failure("lamb: not built yet");
+}
+void CpuOps::lamb_update(const LambUpdate&, double*) {
+    throw failure("lamb: not built yet");
 }
 
 void CpuOps::running_average(View average, View value, float momentum) {
