@@ -9,14 +9,17 @@
 namespace trireme::app {
 namespace {
 
-Buffer floats(Device& device, std::int64_t count) {
-    return Buffer(device, static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * sizeof(float));
+Buffer elements_of(Device& device, DType type, std::int64_t count) {
+    return Buffer(device, static_cast<std::size_t>(std::max<std::int64_t>(1, count)) * size_of(type));
 }
 
 /// Values that are neither zero nor tiny: both would let some processors cheat or stumble.
-Buffer random_floats(Runtime& runtime, Ops& ops, std::int64_t count) {
-    Buffer buffer = floats(runtime.device, count);
-    ops.fill_uniform(RandomStream(1, Purpose::init, 0), 0, -1, 1, view_of(buffer.as<float>(), Shape{count}));
+Buffer random_reals(Runtime& runtime, Ops& ops, DType type, std::int64_t count) {
+    const Buffer values = elements_of(runtime.device, DType::f32, count);
+    const View wide = view_of(values.as<float>(), Shape{count});
+    ops.fill_uniform(RandomStream(1, Purpose::init, 0), 0, -1, 1, wide);
+    Buffer buffer = elements_of(runtime.device, type, count);
+    ops.copy(wide, {buffer.data(), type, Shape{count}});
     return buffer;
 }
 
@@ -41,31 +44,32 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
     return all_reduce_value(world, seconds[static_cast<std::size_t>(repetitions / 2)], Reduce::max);
 }
 
-Product::Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm)
-    : a_(random_floats(runtime, ops, gemm.m * gemm.k)),
-      b_(random_floats(runtime, ops, gemm.k * gemm.n)),
-      c_(floats(runtime.device, gemm.m * gemm.n)) {
-    const auto matrix = [](const Buffer& buffer, std::int64_t rows, std::int64_t columns, bool transposed) {
-        return view_of(buffer.as<float>(), transposed ? Shape{columns, rows} : Shape{rows, columns});
+Product::Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm, DType compute)
+    : a_(random_reals(runtime, ops, compute, gemm.m * gemm.k)),
+      b_(random_reals(runtime, ops, compute, gemm.k * gemm.n)),
+      c_(elements_of(runtime.device, DType::f32, gemm.m * gemm.n)) {
+    const auto matrix = [&](const Buffer& buffer, std::int64_t rows, std::int64_t columns, bool transposed) {
+        return View{buffer.data(), compute, transposed ? Shape{columns, rows} : Shape{rows, columns}};
     };
     const Matmul args{.a = matrix(a_, gemm.m, gemm.k, gemm.transpose_a),
                       .b = matrix(b_, gemm.k, gemm.n, gemm.transpose_b),
-                      .c = matrix(c_, gemm.m, gemm.n, false),
+                      .c = {c_.data(), gemm.wide ? DType::f32 : compute, {gemm.m, gemm.n}},
                       .transpose_a = gemm.transpose_a,
                       .transpose_b = gemm.transpose_b};
     action_ = [&ops, args] { ops.matmul(args); };
 }
 
-Product::Product(Runtime& runtime, Ops& ops, const Work::Conv& conv) {
+Product::Product(Runtime& runtime, Ops& ops, const Work::Conv& conv, DType compute) {
     const Window window = conv.window;
     const Shape in{window.n, window.c, window.h, window.w};
     const Shape out{window.n, window.out, window.out_h(), window.out_w()};
     const Shape extents{window.out, window.c / window.groups, window.kernel_h, window.kernel_w};
-    a_ = random_floats(runtime, ops, in.count());
-    b_ = random_floats(runtime, ops, extents.count());
-    c_ = random_floats(runtime, ops, out.count());
-    const View x = view_of(a_.as<float>(), in), y = view_of(c_.as<float>(), out);
-    const View kernel = view_of(b_.as<float>(), extents);
+    const bool to_kernel = conv.pass == Work::ConvPass::backward_weights;
+    const DType kernel_type = to_kernel ? DType::f32 : compute;  // a gradient of weights is float32
+    a_ = random_reals(runtime, ops, compute, in.count());
+    b_ = random_reals(runtime, ops, kernel_type, extents.count());
+    c_ = random_reals(runtime, ops, compute, out.count());
+    const View x{a_.data(), compute, in}, y{c_.data(), compute, out}, kernel{b_.data(), kernel_type, extents};
     if (conv.pass == Work::ConvPass::forward)
         action_ = [=, &ops] { ops.conv_forward(window, x, kernel, {}, Activation::none, y); };
     else if (conv.pass == Work::ConvPass::backward_data)
@@ -87,7 +91,8 @@ double flops_of(const Work::Conv& conv) {
 
 double copy_rate(Runtime& runtime, Ops& ops) {
     const std::int64_t count = 32 << 20;  // two buffers of 128 MB
-    const Buffer from = random_floats(runtime, ops, count), to = floats(runtime.device, count);
+    const Buffer from = random_reals(runtime, ops, DType::f32, count),
+                 to = elements_of(runtime.device, DType::f32, count);
     const View x = view_of(from.as<float>(), Shape{count}), y = view_of(to.as<float>(), Shape{count});
     const double seconds = seconds_of(
         runtime.session.world(), [&] { ops.copy(x, y); }, 0.5);
@@ -96,7 +101,7 @@ double copy_rate(Runtime& runtime, Ops& ops) {
 
 double reduce_seconds(Runtime& runtime, std::int64_t elements) {
     Communicator& world = runtime.session.world();
-    const Buffer buffer = floats(runtime.device, elements);  // zeros: the sums stay finite
+    const Buffer buffer = elements_of(runtime.device, DType::f32, elements);  // zeros: the sums stay finite
     const View view = view_of(buffer.as<float>(), Shape{elements});
     return seconds_of(world, [&] { world.all_reduce(view, Reduce::sum); });
 }

@@ -16,8 +16,8 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
 /// A matrix product or a convolution pass with operands of its own, to be run again and again.
 class Product {
 public:
-    Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm);
-    Product(Runtime& runtime, Ops& ops, const Work::Conv& conv);
+    Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm, DType compute);
+    Product(Runtime& runtime, Ops& ops, const Work::Conv& conv, DType compute);
     void run() const { action_(); }
 
 private:
@@ -27,8 +27,8 @@ private:
 
 /// Seconds of one product of this shape, alone: its operands stay in cache where they fit. Collective.
 template <class Shape>
-double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape) {
-    const Product product(runtime, ops, shape);
+double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape, DType compute) {
+    const Product product(runtime, ops, shape, compute);
     return seconds_of(runtime.session.world(), [&] { product.run(); });
 }
 double flops_of(const Work::Gemm& gemm);

@@ -69,8 +69,11 @@ public:
           threads_(choose_threads(config, runtime.threads, my_lanes)),
           optimizer_(make_optimizer(optimizer_options(config))),
           update_(*optimizer_, model.table(), optimizer_options(config)),
-          arena_(runtime.device, model.table(), {.state_names = optimizer_->state_names()}),
-          runner_(runtime.device, model, arena_.weights, threads_.workers, threads_.threads,
+          arena_(runtime.device, model.table(),
+                 {.state_names = optimizer_->state_names(),
+                  .compute = compute_type(config),
+                  .average = config.train.ema > 0}),
+          runner_(runtime.device, model, arena_, threads_.workers, threads_.threads,
                   [this](std::unique_ptr<Ops> ops) {
                       return make_timed_ops(std::move(ops), times_.emplace_back());
                   }),
@@ -80,10 +83,15 @@ public:
                .my_lanes = my_lanes,
                .workers = threads_.workers,
                .reproducible = config.train.reduction == "reproducible",
+               .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
                .overlap = config.parallel.overlap == "on",
                .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
-          step_(world_, runner_, arena_, update_, *reducer_, all_lanes, {config.train.clip_norm, 1}) {
+          step_(world_, runner_, arena_, update_, *reducer_, all_lanes,
+                {.clip_norm = config.train.clip_norm,
+                 .may_skip = scaler_options(config).enabled,
+                 .average_decay = config.train.ema}) {
         model.initialize(runner_.ops(), arena_.weights, 1);
+        runner_.use(arena_.weights);
     }
 
     Parts run(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
@@ -105,7 +113,12 @@ public:
 
     Ops& ops() { return runner_.ops(); }
     const LaneThreads& threads() const { return threads_; }
-    std::size_t states() const { return optimizer_->state_names().size(); }
+    /// Bytes that the optimizer moves for each weight: the gradient in; weight, moments and average in and
+    /// out; the rounded copy out.
+    double update_bytes() const {
+        const std::size_t columns = 1 + arena_.states.size() + (arena_.average ? 1 : 0);
+        return static_cast<double>(4 * (1 + 2 * columns) + (arena_.low ? size_of(arena_.low->dtype()) : 0));
+    }
 
 private:
     Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
@@ -137,16 +150,18 @@ private:
 };
 
 /// What this machine could do at best: each product and convolution alone, everything else at the rate of a
-/// copy or of an all-reduce. `words`: float32 that the optimizer moves for each weight.
-Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench& bench, double words,
+/// copy or of an all-reduce. `update_bytes`: what the optimizer moves for each weight.
+Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench& bench, double update_bytes,
                 double copy) {
     const Work work = model.work(bench.samples);
     const auto lanes = static_cast<double>(bench.lanes);
     Parts limit;
-    for (const Work::Gemm& gemm : work.gemms) limit.products += lanes * product_seconds(runtime, ops, gemm);
-    for (const Work::Conv& conv : work.convs) limit.products += lanes * product_seconds(runtime, ops, conv);
+    for (const Work::Gemm& gemm : work.gemms)
+        limit.products += lanes * product_seconds(runtime, ops, gemm, work.compute);
+    for (const Work::Conv& conv : work.convs)
+        limit.products += lanes * product_seconds(runtime, ops, conv, work.compute);
     limit.others = lanes * work.bytes / copy;
-    limit.updates = 4 * words * static_cast<double>(model.table().weight_count()) / copy;
+    limit.updates = update_bytes * static_cast<double>(model.table().weight_count()) / copy;
     if (runtime.mesh.world().size() > 1)
         limit.reduction = reduce_seconds(runtime, model.table().arena_size());
     limit.step = limit.products + limit.others + limit.updates + limit.reduction;
@@ -183,16 +198,14 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
     const std::int64_t all_lanes = bench.lanes * world.size(), batch = all_lanes * bench.samples;
     const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
     const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,
-                      shape.classes, bench.samples);
+                      shape.classes, bench.samples, compute_type(config));
 
     StepMeasurement measurement(runtime, config, model, my_lanes, all_lanes);
     Ops& ops = measurement.ops();
     const Batches batches(runtime, ops, shape, bench, my_lanes, all_lanes);
     const Parts found = measurement.run(batches.lanes(), batch);
     const double copy = copy_rate(runtime, ops);
-    // Gradient in; weight and every moment in and out.
-    const auto words = static_cast<double>(1 + 2 * (1 + measurement.states()));
-    const Parts limit = limits_of(runtime, ops, model, bench, words, copy);
+    const Parts limit = limits_of(runtime, ops, model, bench, measurement.update_bytes(), copy);
     if (world.rank() != 0) return;
 
     Table table("<>>");
@@ -205,10 +218,11 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
     table.add({"reduction (" + bytes_text(4.0 * static_cast<double>(model.table().arena_size())) + ")",
                row_time(limit.reduction), row_time(found.reduction)});
     table.add({"step", row_time(limit.step), row_time(found.step)});
-    print("step of " + bench.model + ", " + count_text(bench.samples, "sample") + " a lane, " +
-          count_text(bench.lanes, "lane") + " a rank, " + count_text(world.size(), "rank") + " x " +
-          count_text(measurement.threads().threads, "thread") + ", copy at " + fixed(copy / 1e9, 1) +
-          " GB/s\n" + table.text() + "  ratio to the limit " + fixed(found.step / limit.step, 3) +
+    print("step of " + bench.model + ", " + config.train.precision + ", " +
+          count_text(bench.samples, "sample") + " a lane, " + count_text(bench.lanes, "lane") + " a rank, " +
+          count_text(world.size(), "rank") + " x " + count_text(measurement.threads().threads, "thread") +
+          ", copy at " + fixed(copy / 1e9, 1) + " GB/s\n" + table.text() + "  ratio to the limit " +
+          fixed(found.step / limit.step, 3) +
           "; neither product nor optimizer nor reduction: " + row_time(found.rest) + "; " +
           grouped(static_cast<std::int64_t>(static_cast<double>(batch) / found.step)) + " samples/s\n");
 }

@@ -2,6 +2,7 @@
 #include "app/bench_step.hpp"
 #include "app/commands.hpp"
 #include "app/text.hpp"
+#include "train/experiment.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 #include "trireme/nn/model.hpp"
@@ -9,9 +10,10 @@
 namespace trireme::app {
 namespace {
 
-void bench_gemm(Runtime& runtime, Ops& ops) {
+void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
     std::vector<Work::Gemm> gemms;
-    for (const std::int64_t n : {512, 1024, 2048}) gemms.push_back({n, n, n, false, false});
+    for (const std::int64_t n : {512, 1024, 2048})
+        gemms.push_back({.m = n, .n = n, .k = n, .transpose_a = false, .transpose_b = false});
     std::vector<Work::Conv> convs;
     const std::vector<StepBench> models = {{.model = "mlp:784-512-512-10"},
                                            {.model = "mlp:1024-4096-4096-1000", .samples = 128},
@@ -33,17 +35,18 @@ void bench_gemm(Runtime& runtime, Ops& ops) {
     };
     for (const Work::Gemm& gemm : gemms)
         add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n,
-            gemm.k, product_seconds(runtime, ops, gemm), flops_of(gemm));
+            gemm.k, product_seconds(runtime, ops, gemm, compute), flops_of(gemm));
     for (const Work::Conv& conv : convs) {
         const Window& w = conv.window;
         const char* pass = conv.pass == Work::ConvPass::forward         ? "conv"
                            : conv.pass == Work::ConvPass::backward_data ? "conv, to its input"
                                                                         : "conv, to its kernel";
         add(pass, w.n * w.out_h() * w.out_w(), w.out, w.c / w.groups * w.kernel_h * w.kernel_w,
-            product_seconds(runtime, ops, conv), flops_of(conv));
+            product_seconds(runtime, ops, conv, compute), flops_of(conv));
     }
     if (runtime.session.rank() == 0)
-        print("float32, " + ops.description() + ", every rank at once\n" + table.text());
+        print(std::string(name_of(compute)) + ", " + ops.description() + ", every rank at once\n" +
+              table.text());
 }
 
 void bench_copy(Runtime& runtime, Ops& ops) {
@@ -91,7 +94,7 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
     const auto ops = make_ops(runtime.device, runtime.threads);
     const std::string& what = line.arguments.front();
     if (what == "gemm") {
-        bench_gemm(runtime, *ops);
+        bench_gemm(runtime, *ops, compute_type(config));
     } else if (what == "copy") {
         bench_copy(runtime, *ops);
     } else if (what == "reduce") {

@@ -100,10 +100,11 @@ std::string json_of(const std::string& path, const Inventory& inventory, const C
     object["outputs"] = meta.outputs;
     object["optimizer"] = meta.optimizer;
     object["states"] = meta.state_names;
-    object["position"] = {{"epoch", at.epoch},     {"step_in_epoch", at.step_in_epoch},
-                          {"updates", at.updates}, {"skipped", at.skipped},
-                          {"samples", at.samples}, {"scale", at.scale},
-                          {"growth", at.growth}};
+    object["average"] = meta.has_average;
+    object["position"] = {{"epoch", at.epoch},         {"step_in_epoch", at.step_in_epoch},
+                          {"updates", at.updates},     {"skipped", at.skipped},
+                          {"samples", at.samples},     {"scale", at.scaler.scale},
+                          {"growth", at.scaler.growth}};
     object["position"]["best"] = at.has_best ? Json(at.best) : Json(nullptr);
     object["position"]["best_step"] = at.best_step;
     object["normalization"] = {{"shift", meta.input_shift}, {"scale", meta.input_scale}};

@@ -11,22 +11,33 @@
 namespace trireme::checkpoint {
 namespace {
 
-/// Calls visit(name, field) for each field of a position: the one list of the attributes of /position.
+enum class Since {
+    first,
+    later
+};  // later: files of earlier versions lack it, and the field keeps its default
+
+/// Calls visit(name, field, since) for each field of a position: the one list of the attributes of /position.
 template <class AnyPosition, class Visit>
 void for_each_field(AnyPosition& position, Visit visit) {
-    static_assert(sizeof(Position) == 11 * 8,
+    static_assert(sizeof(Position) == 17 * 8,
                   "a field of Position was added or removed: change this list with it");
-    visit("epoch", position.epoch);
-    visit("step_in_epoch", position.step_in_epoch);
-    visit("updates", position.updates);
-    visit("skipped", position.skipped);
-    visit("samples", position.samples);
-    visit("scale", position.scale);
-    visit("growth", position.growth);
-    visit("has_best", position.has_best);
-    visit("best", position.best);
-    visit("best_step", position.best_step);
-    visit("bad_evals", position.bad_evals);
+    visit("epoch", position.epoch, Since::first);
+    visit("step_in_epoch", position.step_in_epoch, Since::first);
+    visit("updates", position.updates, Since::first);
+    visit("skipped", position.skipped, Since::first);
+    visit("samples", position.samples, Since::first);
+    visit("scale", position.scaler.scale, Since::first);
+    visit("growth", position.scaler.growth, Since::first);
+    visit("skips_in_a_row", position.scaler.skips, Since::later);
+    visit("plateau_seen", position.plateau.seen, Since::later);
+    visit("plateau_best", position.plateau.best, Since::later);
+    visit("plateau_bad", position.plateau.bad, Since::later);
+    visit("plateau_cooldown", position.plateau.cooldown, Since::later);
+    visit("plateau_drops", position.plateau.drops, Since::later);
+    visit("has_best", position.has_best, Since::first);
+    visit("best", position.best, Since::first);
+    visit("best_step", position.best_step, Since::first);
+    visit("bad_evals", position.bad_evals, Since::first);
 }
 
 std::string now_utc() {
@@ -108,28 +119,32 @@ std::string state_group(const std::string& state) {
     return "/optim/" + state;
 }
 
-std::vector<Item> items_of(const ParameterTable& table, const Arena& arena, bool with_states) {
+std::vector<Item> items_of(const ParameterTable& table, const Column& column, const std::string& group,
+                           bool with_statistics) {
     std::vector<Item> items;
     for (const Parameter& parameter : table.all())
-        items.push_back(
-            {"/model/" + parameter.name, &parameter, arena.weights.range(parameter.place).as<float>()});
-    if (!with_states) return items;
-    for (const Column& state : arena.states)
-        for (const Parameter& parameter : table.all())
-            if (parameter.role == Role::weight)
-                items.push_back({state_group(state.name()) + "/" + parameter.name, &parameter,
-                                 state.range(parameter.place).as<float>()});
+        if (with_statistics || parameter.role == Role::weight)
+            items.push_back(
+                {group + "/" + parameter.name, &parameter, column.range(parameter.place).as<float>()});
     return items;
 }
 
-void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<std::string>& state_names) {
+std::vector<Item> items_of(const ParameterTable& table, const Arena& arena) {
+    std::vector<Item> items = items_of(table, arena.weights, weight_group, true);
+    const auto add = [&](std::vector<Item> more) { items.insert(items.end(), more.begin(), more.end()); };
+    for (const Column& state : arena.states) add(items_of(table, state, state_group(state.name()), false));
+    if (arena.average) add(items_of(table, *arena.average, average_group, true));
+    return items;
+}
+
+void write_meta(io::File& file, const CheckpointMeta& meta, const Arena& arena) {
     file.set_attribute("/", "format", std::string(format_name));
     file.set_attribute("/", "version", format_version);
     file.set_attribute("/", "trireme", std::string(build_info().version));
     file.set_attribute("/", "created", now_utc());
 
     file.create_group("/position");
-    for_each_field(meta.position, [&](const char* name, auto value) {
+    for_each_field(meta.position, [&](const char* name, auto value, Since) {
         if constexpr (std::is_same_v<decltype(value), double>)
             file.set_attribute("/position", name, value);
         else
@@ -145,15 +160,16 @@ void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<st
     file.set_attribute("/data", "outputs", meta.outputs);
     file.set_attribute("/data", "samples", meta.samples);
 
-    file.create_group("/model");
+    file.create_group(weight_group);
     file.create_group("/optim");
     file.set_attribute("/optim", "name", meta.optimizer);
     std::string states;
-    for (const std::string& state : state_names) {
-        file.create_group(state_group(state));
-        states += (states.empty() ? "" : ",") + state;
+    for (const Column& state : arena.states) {
+        file.create_group(state_group(state.name()));
+        states += (states.empty() ? "" : ",") + state.name();
     }
     file.set_attribute("/optim", "states", states);
+    if (arena.average) file.create_group(average_group);
 }
 
 CheckpointMeta read_meta(const io::File& file) {
@@ -164,7 +180,8 @@ CheckpointMeta read_meta(const io::File& file) {
             throw data_error(file.path() + ": damaged checkpoint: " + object + " is missing");
 
     CheckpointMeta meta;
-    for_each_field(meta.position, [&](const char* name, auto& value) {
+    for_each_field(meta.position, [&](const char* name, auto& value, Since since) {
+        if (since == Since::later && !file.real_attribute("/position", name)) return;
         if constexpr (std::is_same_v<decltype(value), double&>)
             value = required(file, "/position", name, file.real_attribute("/position", name));
         else if constexpr (std::is_same_v<decltype(value), bool&>)
@@ -180,13 +197,15 @@ CheckpointMeta read_meta(const io::File& file) {
     meta.samples = required_int(file, "/data", "samples");
     meta.optimizer = required_text(file, "/optim", "name");
     meta.state_names = split(required_text(file, "/optim", "states"), ',');
+    meta.has_average = file.has(average_group);
     return meta;
 }
 
 void require_whole(const std::string& path) {
     const io::File file(path, io::Access::read);
     const CheckpointMeta meta = read_meta(file);
-    read_last_elements(file, "/model");
+    read_last_elements(file, weight_group);
+    if (meta.has_average) read_last_elements(file, average_group);
     for (const std::string& state : meta.state_names) {
         if (!file.has(state_group(state)))
             throw data_error(path + ": damaged checkpoint: optimizer state " + state_group(state) +

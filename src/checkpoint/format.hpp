@@ -22,14 +22,19 @@ struct Item {
     float* part;                 ///< where that part lies
 };
 
-/// The data sets of a training state, in the order of the table, weights first. Statistics have no optimizer
-/// states.
-std::vector<Item> items_of(const ParameterTable& table, const Arena& arena, bool with_states);
+/// The data sets of one column, in the order of the table.
+std::vector<Item> items_of(const ParameterTable& table, const Column& column, const std::string& group,
+                           bool with_statistics);
+/// Those of a whole training state: weights, optimizer's states (statistics have none), average.
+std::vector<Item> items_of(const ParameterTable& table, const Arena& arena);
+
+inline constexpr const char* weight_group = "/model";
+inline constexpr const char* average_group = "/ema";
 
 std::string state_group(const std::string& state);  ///< "/optim/m"
 
-/// Everything but the items. `state_names` says which optimizer states the file has.
-void write_meta(io::File& file, const CheckpointMeta& meta, const std::vector<std::string>& state_names);
+/// Everything but the items; the groups for those of the arena.
+void write_meta(io::File& file, const CheckpointMeta& meta, const Arena& arena);
 /// @throws Error (bad_data) naming the file when it is foreign, newer than this program, or lacks something.
 CheckpointMeta read_meta(const io::File& file);
 

@@ -33,6 +33,7 @@ void broadcast_meta(Communicator& comm, CheckpointMeta& meta) {
     meta.state_names.resize(
         static_cast<std::size_t>(broadcast_value(comm, static_cast<std::int64_t>(meta.state_names.size()))));
     for (std::string& name : meta.state_names) name = broadcast_text(comm, name);
+    meta.has_average = broadcast_value(comm, meta.has_average ? 1 : 0) != 0;
 }
 
 /// What the file and the model do not share, in words.
@@ -40,16 +41,16 @@ class Misfits {
 public:
     Misfits(const io::File& file, const ParameterTable& table) : file_(file), table_(table) {}
 
-    void compare_model() {
+    void compare_model(const std::string& group) {
         for (const Parameter& parameter : table_.all())
-            compare("parameter " + parameter.name, "/model/" + parameter.name, parameter);
-        for (const std::string& name : file_.children("/model")) {
+            compare("parameter " + parameter.name, group + "/" + parameter.name, parameter);
+        for (const std::string& name : file_.children(group)) {
             const bool known =
                 std::any_of(table_.all().begin(), table_.all().end(),
                             [&](const Parameter& parameter) { return parameter.name == name; });
             if (!known)
                 found_.push_back("parameter " + name + " (" +
-                                 file_.open("/model/" + name).info().shape.text() +
+                                 file_.open(group + "/" + name).info().shape.text() +
                                  ") of the file is not in the model");
         }
     }
@@ -113,19 +114,34 @@ CheckpointMeta read_checkpoint_meta(Communicator& comm, const std::string& path)
 }
 
 void load_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table, Arena& arena,
-                     bool with_states) {
+                     Part part) {
+    bool has_average = false;
     agreed_by_one(comm, [&] {
         const io::File file(path, io::Access::read);
         const CheckpointMeta meta = checkpoint::read_meta(file);
+        has_average = meta.has_average;
+        if (part == Part::average && !has_average)
+            throw data_error(path + ": has no averaged weights (train.ema was off when it was saved)");
         Misfits misfits(file, table);
-        misfits.compare_model();
-        if (with_states) misfits.compare_states(arena.states, meta);
+        misfits.compare_model(checkpoint::weight_group);
+        if (part == Part::training) misfits.compare_states(arena.states, meta);
+        if (has_average && part != Part::weights) misfits.compare_model(checkpoint::average_group);
         misfits.refuse_any();
     });
+    has_average = broadcast_value(comm, has_average ? 1 : 0) != 0;
     agreed_by_all(comm, [&] {
         const io::File file(path, io::Access::read);
-        for (const Item& item : checkpoint::items_of(table, arena, with_states))
-            file.open(item.dataset).read_flat(item.parameter->part, DType::f32, item.part);
+        const auto read_column = [&](const Column& column, const std::string& group, bool statistics = true) {
+            for (const Item& item : checkpoint::items_of(table, column, group, statistics))
+                file.open(item.dataset).read_flat(item.parameter->part, DType::f32, item.part);
+        };
+        read_column(arena.weights,
+                    part == Part::average ? checkpoint::average_group : checkpoint::weight_group);
+        if (part != Part::training) return;
+        for (const Column& state : arena.states)
+            read_column(state, checkpoint::state_group(state.name()), false);
+        if (arena.average)
+            read_column(*arena.average, has_average ? checkpoint::average_group : checkpoint::weight_group);
     });
 }
 

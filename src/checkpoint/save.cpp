@@ -123,7 +123,7 @@ std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const
         shared[p] = ranks > 1 && (count >= parallel_from_elements || held[0].size() != count);
     }
     std::vector<Piece> pieces;
-    for (Item& item : checkpoint::items_of(table, arena, true)) {
+    for (Item& item : checkpoint::items_of(table, arena)) {
         const auto p = static_cast<std::size_t>(item.parameter - table.all().data());
         pieces.push_back({std::move(item), shared[p], mine[p]});
     }
@@ -142,9 +142,6 @@ std::int64_t bytes_of(const CheckpointMeta& meta, const std::vector<Piece>& piec
 /// The file's whole structure, the meta data, and the pieces that rank 0 writes alone.
 void write_alone(const std::string& path, const Arena& arena, const CheckpointMeta& meta,
                  const std::vector<Piece>& pieces) {
-    std::vector<std::string> state_names;
-    for (const Column& state : arena.states) state_names.push_back(state.name());
-
     // The space is there before HDF5 writes anything, and again after it has emptied the file: HDF5 1.10 does
     // not get over a failed write of its own structures and takes the process down when it ends.
     const std::int64_t bytes = bytes_of(meta, pieces);
@@ -153,7 +150,7 @@ void write_alone(const std::string& path, const Arena& arena, const CheckpointMe
     io::File file(path, io::Access::create);
     space.reserve(bytes, FALLOC_FL_KEEP_SIZE);
 
-    checkpoint::write_meta(file, meta, state_names);
+    checkpoint::write_meta(file, meta, arena);
     for (const Piece& piece : pieces) {
         const Shape& shape = piece.item.parameter->shape;
         io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);

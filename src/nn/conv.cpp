@@ -34,7 +34,7 @@ public:
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->conv_forward(of(lane), x, lane.weight(weight_), bias_ < 0 ? View{} : lane.weight(bias_),
+        lane.ops->conv_forward(of(lane), x, lane.operand(weight_), bias_ < 0 ? View{} : lane.weight(bias_),
                                activation_, y);
     }
 
@@ -45,7 +45,7 @@ public:
             lane.ops->sum_rows(rows, lane.gradient(bias_), lane.accumulate);
         }
         lane.ops->conv_backward_weights(of(lane), x, dy, lane.gradient(weight_), lane.accumulate);
-        if (dx) lane.ops->conv_backward_data(of(lane), dy, lane.weight(weight_), dx);
+        if (dx) lane.ops->conv_backward_data(of(lane), dy, lane.operand(weight_), dx);
         lane.gradients_done(weight_);
     }
 
@@ -56,8 +56,8 @@ public:
         work.convs.push_back({window, Work::ConvPass::backward_weights});
         if (!first) work.convs.push_back({window, Work::ConvPass::backward_data});
         const std::int64_t y = window.out * window.out_h() * window.out_w();
-        if (activation_ != Activation::none) work.bytes += moved(y, samples, 3);
-        if (bias_ >= 0) work.bytes += moved(y, samples, 1);
+        if (activation_ != Activation::none) work.move(y, samples, 3);
+        if (bias_ >= 0) work.move(y, samples, 1);
     }
 
     bool absorb(Activation activation) override {

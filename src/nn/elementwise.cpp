@@ -25,7 +25,7 @@ public:
         if (dx) lane.ops->activation_backward(kind_, x, y, dy, dx);
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.bytes += moved(elements_, samples, first ? 2 : 5);
+        work.move(elements_, samples, first ? 2 : 5);
     }
     Activation kind() const { return kind_; }
 
@@ -59,7 +59,7 @@ public:
         if (dx) apply(lane, dy, dx);
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.bytes += moved(elements_, samples, first ? 2 : 4);
+        work.move(elements_, samples, first ? 2 : 4);
     }
 
 private:

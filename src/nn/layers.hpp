@@ -21,9 +21,4 @@ std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::s
 /// What an activation layer applies; none for every other layer.
 Activation activation_of(const Layer& layer);
 
-/// Bytes of float32 for `elements` per sample and `samples` samples, touched `times` times.
-inline double moved(std::int64_t elements, std::int64_t samples, int times) {
-    return 4.0 * static_cast<double>(elements) * static_cast<double>(samples) * times;
-}
-
 }  // namespace trireme

@@ -26,9 +26,9 @@ public:
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->matmul({.a = x,                     // [N, in]
-                          .b = lane.weight(weight_),  // [out, in]
-                          .c = y,                     // [N, out]
+        lane.ops->matmul({.a = x,                      // [N, in]
+                          .b = lane.operand(weight_),  // [out, in]
+                          .c = y,                      // [N, out]
                           .transpose_b = true,
                           .bias = bias_ < 0 ? View{} : lane.weight(bias_),
                           .activation = activation_});
@@ -42,19 +42,19 @@ public:
                           .c = lane.gradient(weight_),  // [out, in]
                           .transpose_a = true,
                           .accumulate = lane.accumulate});
-        if (dx) lane.ops->matmul({.a = dy, .b = lane.weight(weight_), .c = dx});
+        if (dx) lane.ops->matmul({.a = dy, .b = lane.operand(weight_), .c = dx});
         lane.gradients_done(weight_);
     }
 
     void add_work(Work& work, std::int64_t samples, bool first) const override {
         work.gemms.push_back({samples, out_, in_, false, true});
-        work.gemms.push_back({out_, in_, samples, true, false});
+        work.gemms.push_back({out_, in_, samples, true, false, true});
         if (!first) work.gemms.push_back({samples, in_, out_, false, false});
         // Bias and activation pass over y once forward (read, write); backward reads y and dy, writes dz, and
         // sums.
-        if (bias_ >= 0 || activation_ != Activation::none) work.bytes += moved(out_, samples, 2);
-        if (activation_ != Activation::none) work.bytes += moved(out_, samples, 3);
-        if (bias_ >= 0) work.bytes += moved(out_, samples, 1);
+        if (bias_ >= 0 || activation_ != Activation::none) work.move(out_, samples, 2);
+        if (activation_ != Activation::none) work.move(out_, samples, 3);
+        if (bias_ >= 0) work.move(out_, samples, 1);
     }
 
     bool absorb(Activation activation) override {

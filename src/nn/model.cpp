@@ -48,14 +48,14 @@ LossKind loss_from(const std::string& name) {
 }
 
 Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
-             std::int64_t outputs, std::int64_t max_samples)
-    : loss_(loss), input_(sample) {
+             std::int64_t outputs, std::int64_t max_samples, DType compute)
+    : loss_(loss), compute_(compute), input_(sample) {
     const std::vector<LayerSpec> specs = specs_from(description.layers);
     std::size_t next = 0;
     layers_ = make_sequence(specs, next);
     if (next < specs.size()) specs[next].refuse("there is no residual block open here");
 
-    ModelPlan plan{table_, workspace_, description.init, outputs};
+    ModelPlan plan{table_, workspace_, description.init, outputs, compute_};
     output_ = layers_->plan(plan, input_, true);
     // More outputs than classes in these data are legal: another part of the data may have the rest.
     const bool classes = loss_.kind == LossKind::cross_entropy;
@@ -65,7 +65,9 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
                                    : "the targets have " + std::to_string(outputs) + " values each"));
     const int loss_tick = workspace_.next_tick();
     output_tensor_ = workspace_.add(output_[0], 0, DType::f32, forward_at(0), backward_at(0));
-    d_output_tensor_ = workspace_.add(output_[0], 0, DType::f32, forward_at(loss_tick), backward_at(0));
+    d_output_tensor_ = workspace_.add(output_[0], 0, compute_, forward_at(loss_tick), backward_at(0));
+    if (compute_ != DType::f32)
+        input_tensor_ = workspace_.add(input_.count(), 0, compute_, forward_at(0), backward_at(0));
     table_.lay_out();
     workspace_.lay_out(max_samples);
 }
@@ -73,9 +75,14 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
 Model::~Model() = default;
 
 View Model::forward(LaneContext& lane, View x) const {
-    const View output = lane.tensor(output_tensor_, output_.batched(lane.samples));
-    layers_->forward(lane, x, output);
+    const View input = input_of(lane, x), output = lane.tensor(output_tensor_, output_.batched(lane.samples));
+    if (input.data != x.data) lane.ops->copy(x, input);
+    layers_->forward(lane, input, output);
     return output;
+}
+
+View Model::input_of(const LaneContext& lane, View x) const {
+    return input_tensor_ < 0 ? x : lane.tensor(input_tensor_, x.shape);
 }
 
 void Model::loss(LaneContext& lane, View output, View y, const LossSums& sums) const {
@@ -86,7 +93,7 @@ void Model::loss_and_backward(LaneContext& lane, View x, View output, View y, fl
                               const LossSums& sums) const {
     const View d_output = lane.tensor(d_output_tensor_, output_.batched(lane.samples));
     run_loss(lane, output, y, d_output, gradient_scale, sums);
-    layers_->backward(lane, x, output, d_output, {});
+    layers_->backward(lane, input_of(lane, x), output, d_output, {});
 }
 
 void Model::run_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
@@ -119,18 +126,9 @@ void Model::initialize(Ops& ops, const Column& weights, std::uint64_t seed) cons
 
 Work Model::work(std::int64_t samples) const {
     Work work;
+    work.compute = compute_;
     layers_->add_work(work, samples, true);
     return work;
-}
-
-std::string Model::groups_text() const {
-    std::string decays, fixed;
-    for (const Parameter& parameter : table_.all()) {
-        if (parameter.role == Role::statistic) continue;
-        (parameter.decay ? decays : fixed) += " " + parameter.name;
-    }
-    return "weight decay on:" + (decays.empty() ? " none" : decays) +
-           "; not on:" + (fixed.empty() ? " none" : fixed);
 }
 
 }  // namespace trireme

@@ -66,7 +66,7 @@ public:
 
     void add_work(Work& work, std::int64_t samples, bool) const override {
         // Forward reads x twice and writes y; backward reads x and dy twice and writes dx.
-        work.bytes += moved(elements_, samples, 3 + 5 + (activation_ == Activation::none ? 0 : 1));
+        work.move(elements_, samples, 3 + 5 + (activation_ == Activation::none ? 0 : 1));
     }
 
     bool absorb(Activation activation) override {
@@ -128,8 +128,7 @@ public:
     }
 
     void add_work(Work& work, std::int64_t samples, bool) const override {
-        work.bytes +=
-            moved(rows_ * channels_, samples, 2 + 3);  // rows stay in cache between their two passes
+        work.move(rows_ * channels_, samples, 2 + 3);  // rows stay in cache between their two passes
     }
 
 private:

@@ -35,9 +35,9 @@ public:
         // its output); its gradient from (i+1)'s backward to i's.
         for (std::size_t i = 0; i + 1 < children_.size(); ++i) {
             const std::int64_t elements = children_[i].out.count();
-            children_[i].y = plan.workspace.add(elements, 0, DType::f32, forward_at(begin_tick[i]),
+            children_[i].y = plan.workspace.add(elements, 0, plan.compute, forward_at(begin_tick[i]),
                                                 backward_at(begin_tick[i]));
-            children_[i].dy = plan.workspace.add(elements, 0, DType::f32, backward_at(end_tick[i + 1] - 1),
+            children_[i].dy = plan.workspace.add(elements, 0, plan.compute, backward_at(end_tick[i + 1] - 1),
                                                  backward_at(begin_tick[i]));
         }
         return shape;
@@ -104,7 +104,7 @@ public:
                          "; give the shortcut layers of its own after a `shortcut` line");
         const int end = plan.workspace.next_tick();
         const auto add = [&](const Shape& shape, Moment from, Moment to) {
-            return plan.workspace.add(shape.count(), 0, DType::f32, from, to);
+            return plan.workspace.add(shape.count(), 0, plan.compute, from, to);
         };
         // The branches' outputs are looked at again by the backward of their last layers.
         main_y_ = add(out_, forward_at(begin), backward_at(begin));
@@ -147,8 +147,8 @@ public:
         main_->add_work(work, samples, first);
         if (shortcut_) shortcut_->add_work(work, samples, first);
         const int masked = activation_ == Activation::none ? 0 : 3;
-        work.bytes +=
-            moved(out_.count(), samples, 3 + 2 + masked) + (first ? 0 : moved(in_.count(), samples, 3));
+        work.move(out_.count(), samples, 3 + 2 + masked);
+        if (!first) work.move(in_.count(), samples, 3);
     }
 
     bool absorb(Activation activation) override {

@@ -32,8 +32,11 @@ public:
         const std::int64_t x = window_.c * window_.h * window_.w;
         const std::int64_t y = window_.c * window_.out_h() * window_.out_w();
         const int indices = kind_ == Pool::max ? 1 : 0;
-        work.bytes += moved(x, samples, 1) + moved(y, samples, 1 + indices);
-        if (!first) work.bytes += moved(y, samples, 1 + indices) + moved(x, samples, 1);
+        work.move(x, samples, 1);
+        work.move(y, samples, 1 + indices);
+        if (first) return;
+        work.move(y, samples, 1 + indices);
+        work.move(x, samples, 1);
     }
 
 private:
@@ -70,7 +73,7 @@ public:
         if (dx) lane.ops->pool_backward(Pool::average, of(lane), dy, {}, dx);
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.bytes += moved(window_.c * window_.h * window_.w, samples, first ? 1 : 2);
+        work.move(window_.c * window_.h * window_.w, samples, first ? 1 : 2);
     }
 
 private:
@@ -108,7 +111,7 @@ public:
             lane.ops->copy(dy, dx);
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.bytes += moved(in_.count(), samples, first ? 2 : 4);
+        work.move(in_.count(), samples, first ? 2 : 4);
     }
 
 private:

@@ -1,6 +1,7 @@
 // reduction=fast: lanes add into one gradient column; buckets of it are all-reduced in place, each as soon as
 // the last lane's backward has finished it. With overlap a thread of its own does that while backward goes
 // on.
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -8,16 +9,17 @@
 #include <vector>
 
 #include "parallel/reducers.hpp"
+#include "parallel/wire.hpp"
 #include "trireme/param/partition.hpp"
 
 namespace trireme {
 namespace {
 
-/// Runs all-reduces in the order they are posted, on a communicator that nobody else uses.
+/// Reduces buckets in the order they are posted, on a communicator that nobody else uses.
 class BucketThread {
 public:
-    BucketThread(Communicator& comm, const Column& gradients)
-        : comm_(comm.duplicate()), gradients_(gradients) {
+    BucketThread(Communicator& comm, Wire& wire, const Column& gradients)
+        : comm_(comm.duplicate()), wire_(wire), gradients_(gradients) {
         posted_.reserve(1024);
         thread_ = std::thread([this] { run(); });
     }
@@ -58,7 +60,7 @@ private:
             lock.unlock();
             std::exception_ptr error;
             try {
-                comm_->all_reduce(gradients_.range(bucket), Reduce::sum);
+                wire_.reduce(*comm_, gradients_, bucket);
             } catch (...) {
                 error = std::current_exception();
             }
@@ -70,6 +72,7 @@ private:
     }
 
     std::unique_ptr<Communicator> comm_;
+    Wire& wire_;
     const Column& gradients_;
     std::mutex mutex_;
     std::condition_variable wake_, idle_;
@@ -82,13 +85,18 @@ private:
 
 class FastReducer final : public GradientReducer {
 public:
-    FastReducer(Communicator& data, const ParameterTable& table, Arena& arena, const ReducerOptions& options)
+    FastReducer(Communicator& data, Device& device, const ParameterTable& table, Arena& arena,
+                const ReducerOptions& options)
         : data_(data),
           arena_(arena),
           my_lanes_(options.my_lanes),
-          buckets_(make_buckets(table, options.bucket_bytes)) {
+          buckets_(make_buckets(table, options.bucket_bytes, options.wire != DType::f32)) {
+        std::int64_t largest = 0;
+        for (const Range bucket : buckets_) largest = std::max(largest, bucket.size());
+        wire_ = options.wire == DType::f32 ? make_float_wire()
+                                           : make_bf16_wire(device, table, data.size(), largest);
         if (options.overlap && data.size() > 1)
-            thread_ = std::make_unique<BucketThread>(data, arena.gradients);
+            thread_ = std::make_unique<BucketThread>(data, *wire_, arena.gradients);
     }
 
     Range lanes_of(int worker) const override { return worker == 0 ? my_lanes_ : Range{}; }
@@ -112,17 +120,18 @@ public:
 private:
     void reduce(Range bucket) {
         if (data_.size() == 1) return;
-        ++collectives_;
+        collectives_ += wire_->collectives();
         if (thread_)
             thread_->post(bucket);
         else
-            data_.all_reduce(arena_.gradients.range(bucket), Reduce::sum);
+            wire_->reduce(data_, arena_.gradients, bucket);
     }
 
     Communicator& data_;
     Arena& arena_;
     Range my_lanes_;
     std::vector<Range> buckets_;
+    std::unique_ptr<Wire> wire_;
     std::unique_ptr<BucketThread> thread_;
     std::size_t next_ = 0;
     bool filled_ = false;  ///< a lane with samples has left its gradients
@@ -131,9 +140,10 @@ private:
 
 }  // namespace
 
-std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table,
-                                                   Arena& arena, const ReducerOptions& options) {
-    return std::make_unique<FastReducer>(data, table, arena, options);
+std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, Device& device,
+                                                   const ParameterTable& table, Arena& arena,
+                                                   const ReducerOptions& options) {
+    return std::make_unique<FastReducer>(data, device, table, arena, options);
 }
 
 }  // namespace trireme

@@ -5,8 +5,9 @@
 
 namespace trireme {
 
-std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, const ParameterTable& table,
-                                                   Arena& arena, const ReducerOptions& options);
+std::unique_ptr<GradientReducer> make_fast_reducer(Communicator& data, Device& device,
+                                                   const ParameterTable& table, Arena& arena,
+                                                   const ReducerOptions& options);
 std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device,
                                                    const ParameterTable& table, Arena& arena,
                                                    const ReducerOptions& options);

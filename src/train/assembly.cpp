@@ -63,8 +63,9 @@ void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, 
 
 void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
     const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
-    parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
-                                          loss_options(config), parts.train_set.sample, outputs, largest);
+    parts.model =
+        std::make_unique<Model>(model_description(config, parts.train_set.sample), loss_options(config),
+                                parts.train_set.sample, outputs, largest, compute_type(config));
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
         if (found > parts.model->output()[0])
@@ -76,15 +77,18 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
     parts.update =
         std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config));
     parts.schedule = make_schedule(config, parts.plan.steps());
+    parts.scaler.emplace(scaler_options(config));
     parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),
-                                          ArenaOptions{.state_names = parts.optimizer->state_names()});
+                                          ArenaOptions{.state_names = parts.optimizer->state_names(),
+                                                       .compute = compute_type(config),
+                                                       .average = config.train.ema > 0});
 }
 
 void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
     Communicator& data = runtime.mesh.data();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, parts.arena->weights,
-                                                threads.workers, threads.threads);
+    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.arena, threads.workers,
+                                                threads.threads);
     const bool spare_core = runtime.threads > 1;
     parts.reducer = make_reducer(
         data, runtime.device, parts.model->table(), *parts.arena,
@@ -92,11 +96,34 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
          .my_lanes = my_lanes,
          .workers = threads.workers,
          .reproducible = config.train.reduction == "reproducible",
+         .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
          .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
          .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
-    parts.step =
-        std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.update, *parts.reducer,
-                                    parts.plan.lanes, StepOptions{config.train.clip_norm, config.run.seed});
+    parts.step = std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.update, *parts.reducer,
+                                             parts.plan.lanes,
+                                             StepOptions{.clip_norm = config.train.clip_norm,
+                                                         .seed = config.run.seed,
+                                                         .may_skip = parts.scaler->enabled(),
+                                                         .average_decay = config.train.ema});
+}
+
+/// Weights, moments, average and position: those of the checkpoint, or the first ones.
+void set_state(Runtime& runtime, const Config& config, const std::optional<ResumePoint>& resume,
+               Assembly& parts) {
+    Arena& arena = *parts.arena;
+    if (resume) {
+        load_checkpoint(runtime.mesh.world(), resume->source, parts.model->table(), arena, Part::training);
+        parts.position = resume->meta.position;
+        parts.position.scaler = parts.scaler->resume(parts.position.scaler, resume->scaled);
+        if (arena.average && !resume->meta.has_average)
+            runtime.log.info("train.ema: the average starts from the weights of " + resume->source);
+    } else {
+        Ops& ops = parts.runner->ops();
+        parts.model->initialize(ops, arena.weights, config.run.seed);
+        if (arena.average) ops.copy(arena.weights.whole(), arena.average->whole());
+        parts.position.scaler = parts.scaler->start();
+    }
+    parts.runner->use(arena.weights);
 }
 
 void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
@@ -132,12 +159,7 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
     plan_steps(config, resume, parts);
     build_model(runtime, config, outputs, parts);
     build_step(runtime, config, my_lanes, parts);
-    if (resume) {
-        load_checkpoint(world, resume->source, parts.model->table(), *parts.arena, true);
-        parts.position = resume->meta.position;
-    } else {
-        parts.model->initialize(parts.runner->ops(), parts.arena->weights, config.run.seed);
-    }
+    set_state(runtime, config, resume, parts);
     build_loaders(runtime, config, my_lanes, parts);
     return parts;
 }

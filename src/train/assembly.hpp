@@ -22,6 +22,7 @@ struct Assembly {
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdatePass> update;
     std::optional<Schedule> schedule;
+    std::optional<Scaler> scaler;
     std::unique_ptr<Arena> arena;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<GradientReducer> reducer;

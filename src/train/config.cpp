@@ -134,12 +134,24 @@ void check_config(const Config& c) {
                 "data.prefetch=" + std::to_string(c.data.prefetch) + ": expected at most 4096");
     refuse_when(c.train.lanes > 65536,
                 "train.lanes=" + std::to_string(c.train.lanes) + ": expected at most 65536");
-    refuse_when(c.optim.betas.size() != 2, "optim.betas: expected two numbers");
     refuse_when(c.optim.nesterov && (c.optim.name != "sgd" || c.optim.momentum == 0),
                 "optim.nesterov=true needs optim.name=sgd and optim.momentum above 0");
-    refuse_when(c.optim.momentum != 0 && c.optim.name != "sgd",
-                "optim.momentum=" + to_text(c.optim.momentum) + " needs optim.name=sgd; " + c.optim.name +
-                    " has optim.betas");
+    refuse_when(c.optim.momentum != 0 && c.optim.name != "sgd" && c.optim.name != "lars",
+                "optim.momentum=" + to_text(c.optim.momentum) + " needs optim.name=sgd or lars; " +
+                    c.optim.name + " has optim.betas");
+    refuse_when(
+        c.optim.dampening != 0 && c.optim.name != "sgd",
+        "optim.dampening=" + to_text(c.optim.dampening) + " needs optim.name=sgd, not " + c.optim.name);
+    refuse_when(c.optim.amsgrad && c.optim.name != "adam" && c.optim.name != "adamw",
+                "optim.amsgrad=true needs optim.name=adam or adamw, not " + c.optim.name);
+    refuse_when(c.train.eval_ema && c.train.ema == 0,
+                "train.eval_ema=true needs an average of the weights: train.ema above 0");
+    refuse_when(c.schedule.name == "plateau" && (c.data.valid.empty() || c.train.eval_every == Every{}),
+                "schedule.name=plateau follows validations: it needs data.valid, and train.eval_every other "
+                "than never");
+    refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
+                "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
+                    " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");
     refuse_when(c.schedule.warmup_steps > 0 && c.schedule.warmup_epochs > 0,
                 "schedule.warmup_steps=" + std::to_string(c.schedule.warmup_steps) +
                     " and schedule.warmup_epochs=" + to_text(c.schedule.warmup_epochs) +

@@ -124,17 +124,22 @@ ConfigRow sizes(const std::string& key, Field field, const std::string& help) {
             [=](Config& c, const std::string& value) { field(c) = sizes_from(key, value); }};
 }
 
-/// Two reals in [0, 1), as Adam's betas are.
+/// Two reals in [0, 1), as Adam's betas are, or auto (none).
 template <class Field>
 ConfigRow two_fractions(const std::string& key, Field field, const std::string& help) {
     return {{.key = key, .fallback = "", .help = help},
-            [=](const Config& c) { return to_text(field(c).at(0)) + ", " + to_text(field(c).at(1)); },
-            [=](Config& c, const std::string& value) { field(c) = two_fractions_from(key, value); }};
+            [=](const Config& c) {
+                return field(c).empty() ? "auto" : to_text(field(c).at(0)) + ", " + to_text(field(c).at(1));
+            },
+            [=](Config& c, const std::string& value) {
+                field(c) = value == "auto" ? std::vector<double>{} : two_fractions_from(key, value);
+            }};
 }
 
 /// A list of lines: each setting adds to it, `a | b` adds two, an empty value clears it.
 template <class Field>
-ConfigRow lines(const std::string& key, Field field, const std::string& help) {
+ConfigRow lines(const std::string& key, Field field, const std::string& help,
+                const std::function<void(const std::string&)>& check = {}) {
     return {{.key = key, .fallback = "", .help = help, .repeated = true},
             [=](const Config& c) {
                 std::string all;
@@ -144,8 +149,11 @@ ConfigRow lines(const std::string& key, Field field, const std::string& help) {
             [=](Config& c, const std::string& value) {
                 const std::vector<std::string> added = split(line_from(key, value), '|');
                 if (added.empty()) field(c).clear();
-                for (const std::string& line : added)
-                    if (!line.empty()) field(c).push_back(line);
+                for (const std::string& line : added) {
+                    if (line.empty()) continue;
+                    if (check) check(line);
+                    field(c).push_back(line);
+                }
             }};
 }
 

@@ -3,6 +3,7 @@
 
 #include "train/config_fields.hpp"
 #include "trireme/nn/description.hpp"
+#include "trireme/optim/rules.hpp"
 
 namespace trireme {
 namespace {
@@ -165,8 +166,17 @@ Rows train_rows() {
             "train.lane_threads", [](auto& c) -> auto& { return c.train.lane_threads; }, 0,
             "Threads that compute one lane: auto (run.threads; 1 in the reproducible mode) or a number.",
             "auto"),
-        choice("train.precision", [](auto& c) -> auto& { return c.train.precision; }, {"fp32"},
-               "Type that layers compute in: fp32.", {"bf16", "fp16"}),
+        choice(
+            "train.precision", [](auto& c) -> auto& { return c.train.precision; }, {"fp32", "bf16", "fp16"},
+            "Type that layers compute in: fp32, bf16, fp16 (with a loss scale, see scaler). Weights, "
+            "moments, "
+            "norms and losses are float32 in each."),
+        real(
+            "train.ema", [](auto& c) -> auto& { return c.train.ema; }, below_one,
+            "Keep an exponential moving average of the weights with this decay, such as 0.999; 0: none."),
+        flag(
+            "train.eval_ema", [](auto& c) -> auto& { return c.train.eval_ema; },
+            "Validate, evaluate and predict with the averaged weights: true, false."),
         real(
             "train.clip_norm", [](auto& c) -> auto& { return c.train.clip_norm; }, not_negative,
             "Largest global norm of the gradient; 0: not clipped."),
@@ -193,25 +203,43 @@ Rows train_rows() {
 
 Rows optim_rows() {
     return {
-        choice("optim.name", [](auto& c) -> auto& { return c.optim.name; }, {"sgd", "adam", "adamw"},
-               "sgd, adam, adamw.", {"lamb", "lars", "lion"}),
+        choice(
+            "optim.name", [](auto& c) -> auto& { return c.optim.name; },
+            {"sgd", "adam", "adamw", "lamb", "lars", "lion"}, "sgd, adam, adamw, lamb, lars, lion."),
         real(
             "optim.lr", [](auto& c) -> auto& { return c.optim.lr; }, not_negative, "Peak learning rate."),
         two_fractions(
             "optim.betas", [](auto& c) -> auto& { return c.optim.betas; },
-            "adam, adamw: decay of the two moments, each in [0, 1)."),
+            "adam, adamw, lamb, lion: decay of the two moments, each in [0, 1), or auto (0.9, 0.999; lion "
+            "0.9, "
+            "0.99)."),
         real(
             "optim.eps", [](auto& c) -> auto& { return c.optim.eps; }, positive,
-            "adam, adamw: added to the denominator."),
+            "adam, adamw, lamb: added to the denominator."),
+        flag(
+            "optim.amsgrad", [](auto& c) -> auto& { return c.optim.amsgrad; },
+            "adam, adamw: divide by the largest second moment so far: true, false."),
         real(
             "optim.momentum", [](auto& c) -> auto& { return c.optim.momentum; }, below_one,
-            "sgd: momentum, in [0, 1)."),
+            "sgd, lars: momentum, in [0, 1)."),
+        real(
+            "optim.dampening", [](auto& c) -> auto& { return c.optim.dampening; }, not_negative,
+            "sgd: the gradient enters the momentum times 1 - dampening, in [0, 1]."),
         flag(
             "optim.nesterov", [](auto& c) -> auto& { return c.optim.nesterov; },
             "sgd: Nesterov's form of the momentum: true, false."),
         real(
+            "optim.trust", [](auto& c) -> auto& { return c.optim.trust; }, positive,
+            "lars: a layer's rate is trust |w| / (|g| + decay |w|) times optim.lr."),
+        real(
             "optim.weight_decay", [](auto& c) -> auto& { return c.optim.weight_decay; }, not_negative,
             "Decay of matrices and kernels; biases and norms have none."),
+        lines(
+            "optim.rule", [](auto& c) -> auto& { return c.optim.rules; },
+            "Parameters by name with a rate or decay of their own, such as `*.bias lr=2x decay=0`: a number, "
+            "or "
+            "a multiple of optim.lr and optim.weight_decay; may be given several times, later ones win.",
+            [](const std::string& line) { parse_rule(line); }),
         choice(
             "optim.scale_lr", [](auto& c) -> auto& { return c.optim.scale_lr; }, {"none", "linear", "sqrt"},
             "Scale the rate by train.batch / optim.base_batch: none, linear, sqrt."),
@@ -223,9 +251,11 @@ Rows optim_rows() {
 
 Rows schedule_rows() {
     return {
-        choice("schedule.name", [](auto& c) -> auto& { return c.schedule.name; },
-               {"constant", "cosine", "linear", "step"}, "constant, cosine, linear, step.",
-               {"poly", "plateau"}),
+        choice(
+            "schedule.name", [](auto& c) -> auto& { return c.schedule.name; },
+            {"constant", "cosine", "cosine_restarts", "linear", "poly", "step", "exponential", "one_cycle",
+             "plateau"},
+            "constant, cosine, cosine_restarts, linear, poly, step, exponential, one_cycle, plateau."),
         integer(
             "schedule.warmup_steps", [](auto& c) -> auto& { return c.schedule.warmup_steps; }, 0,
             "Updates over which the rate rises to its peak."),
@@ -242,19 +272,60 @@ Rows schedule_rows() {
             "auto"),
         integer(
             "schedule.step_size", [](auto& c) -> auto& { return c.schedule.step_size; }, 0,
-            "step: updates from one drop to the next: auto (a third of the horizon) or a number.", "auto"),
+            "step, exponential: updates in which the rate falls by gamma: auto (a third of the horizon) or a "
+            "number.",
+            "auto"),
         real(
             "schedule.gamma", [](auto& c) -> auto& { return c.schedule.gamma; }, positive,
-            "step: factor of each drop."),
+            "step, exponential, plateau: factor of each drop."),
+        real(
+            "schedule.power", [](auto& c) -> auto& { return c.schedule.power; }, positive,
+            "poly: exponent of what is left of the horizon."),
+        integer(
+            "schedule.cycle", [](auto& c) -> auto& { return c.schedule.cycle; }, 0,
+            "cosine_restarts: updates of the first cycle: auto (the horizon) or a number.", "auto"),
+        real(
+            "schedule.cycle_factor", [](auto& c) -> auto& { return c.schedule.cycle_factor; }, positive,
+            "cosine_restarts: how many times as long each cycle is as the one before, at least 1."),
+        real(
+            "schedule.start_factor", [](auto& c) -> auto& { return c.schedule.start_factor; }, positive,
+            "one_cycle: it starts from the peak divided by this, at least 1."),
+        real(
+            "schedule.final_factor", [](auto& c) -> auto& { return c.schedule.final_factor; }, positive,
+            "one_cycle: it ends at the start divided by this, at least 1."),
+        integer(
+            "schedule.patience", [](auto& c) -> auto& { return c.schedule.patience; }, 0,
+            "plateau: validations in a row without a better metric (that of checkpoint.best) that are "
+            "tolerated."),
+        real(
+            "schedule.threshold", [](auto& c) -> auto& { return c.schedule.threshold; }, below_one,
+            "plateau: better means by this part of the best so far."),
+        integer(
+            "schedule.cooldown", [](auto& c) -> auto& { return c.schedule.cooldown; }, 0,
+            "plateau: validations after a drop that are not judged."),
     };
 }
 
 Rows other_rows() {
     return {
-        planned("scaler.init", "65536", "Loss scale of fp16 at the start."),
-        planned("scaler.growth", "2", "Factor on the loss scale after scaler.interval good steps."),
-        planned("scaler.backoff", "0.5", "Factor on the loss scale after a step with inf or NaN."),
-        planned("scaler.interval", "2000", "Good steps from one growth to the next."),
+        real(
+            "scaler.init", [](auto& c) -> auto& { return c.scaler.init; }, positive,
+            "Loss scale of fp16 at the start."),
+        real(
+            "scaler.growth", [](auto& c) -> auto& { return c.scaler.growth; }, positive,
+            "Factor on the loss scale after scaler.interval good steps, at least 1."),
+        real(
+            "scaler.backoff", [](auto& c) -> auto& { return c.scaler.backoff; }, below_one,
+            "Factor on the loss scale after a step with inf or NaN, which is skipped; in (0, 1)."),
+        integer(
+            "scaler.interval", [](auto& c) -> auto& { return c.scaler.interval; }, 1,
+            "Good steps from one growth to the next."),
+        real(
+            "scaler.min", [](auto& c) -> auto& { return c.scaler.min; }, positive,
+            "A loss scale below this ends the run."),
+        integer(
+            "scaler.max_skips", [](auto& c) -> auto& { return c.scaler.max_skips; }, 1,
+            "So many skipped steps in a row end the run."),
         planned("parallel.tensor", "1", "Ranks that split each layer."),
         planned("parallel.pipeline", "1", "Stages that the layers are dealt to."),
         planned("parallel.schedule", "1f1b", "Order of micro-batches in the pipeline."),
@@ -265,6 +336,11 @@ Rows other_rows() {
         choice(
             "parallel.overlap", [](auto& c) -> auto& { return c.parallel.overlap; }, {"auto", "on", "off"},
             "Reduce while the backward pass goes on: auto (where a core is spare), on, off."),
+        choice(
+            "parallel.reduce_dtype", [](auto& c) -> auto& { return c.parallel.reduce_dtype; },
+            {"fp32", "bf16"},
+            "Type of the gradients on the wire: fp32, or bf16 (half the bytes; added in float32, rounded "
+            "twice)."),
         every(
             "checkpoint.every", [](auto& c) -> auto& { return c.checkpoint.every; }, true,
             "When to save: N epochs, N steps, N minutes, never (the end of a run saves in any case)."),

@@ -43,12 +43,14 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     const Range my_lanes = part_of({0, plan.lanes}, ranks, world.rank());
 
     model = std::make_unique<Model>(model_description(config, meta.sample), loss_options(config), meta.sample,
-                                    meta.outputs, plan.largest_lane());
-    arena = std::make_unique<Arena>(runtime.device, model->table(), ArenaOptions{});
-    load_checkpoint(world, checkpoint, model->table(), *arena, false);
+                                    meta.outputs, plan.largest_lane(), compute_type(config));
+    arena = std::make_unique<Arena>(runtime.device, model->table(),
+                                    ArenaOptions{.compute = compute_type(config)});
+    load_checkpoint(world, checkpoint, model->table(), *arena,
+                    config.train.eval_ema ? Part::average : Part::weights);
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    runner = std::make_unique<LaneRunner>(runtime.device, *model, arena->weights, threads.workers,
-                                          threads.threads);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, *arena, threads.workers, threads.threads);
+    runner->use(arena->weights);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());

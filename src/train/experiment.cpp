@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
@@ -15,14 +16,38 @@ LossOptions loss_options(const Config& config) {
 }
 
 OptimizerOptions optimizer_options(const Config& config) {
+    const std::vector<double> usual = {0.9, config.optim.name == "lion" ? 0.99 : 0.999};
+    const std::vector<double>& betas = config.optim.betas.empty() ? usual : config.optim.betas;
+    std::vector<ParameterRule> rules;
+    for (const std::string& line : config.optim.rules) rules.push_back(parse_rule(line));
     return {.name = config.optim.name,
             .lr = config.optim.lr,
-            .beta1 = config.optim.betas[0],
-            .beta2 = config.optim.betas[1],
+            .beta1 = betas[0],
+            .beta2 = betas[1],
             .eps = config.optim.eps,
+            .amsgrad = config.optim.amsgrad,
             .momentum = config.optim.momentum,
+            .dampening = config.optim.dampening,
             .nesterov = config.optim.nesterov,
-            .weight_decay = config.optim.weight_decay};
+            .trust = config.optim.trust,
+            .weight_decay = config.optim.weight_decay,
+            .rules = std::move(rules)};
+}
+
+ScalerOptions scaler_options(const Config& config) {
+    return {.enabled = config.train.precision == "fp16",
+            .init = config.scaler.init,
+            .growth = config.scaler.growth,
+            .backoff = config.scaler.backoff,
+            .interval = config.scaler.interval,
+            .least = config.scaler.min,
+            .most_skips = config.scaler.max_skips};
+}
+
+DType compute_type(const Config& config) {
+    return config.train.precision == "bf16"   ? DType::bf16
+           : config.train.precision == "fp16" ? DType::f16
+                                              : DType::f32;
 }
 
 ModelDescription model_description(const Config& config, const Shape& sample) {
@@ -53,6 +78,15 @@ Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch) {
     options.step_size = config.schedule.step_size > 0 ? config.schedule.step_size
                                                       : std::max<std::int64_t>(1, options.horizon / 3);
     options.gamma = config.schedule.gamma;
+    options.power = config.schedule.power;
+    options.cycle =
+        config.schedule.cycle > 0 ? config.schedule.cycle : std::max<std::int64_t>(1, options.horizon);
+    options.cycle_factor = config.schedule.cycle_factor;
+    options.start_factor = config.schedule.start_factor;
+    options.final_factor = config.schedule.final_factor;
+    options.patience = config.schedule.patience;
+    options.threshold = config.schedule.threshold;
+    options.cooldown = config.schedule.cooldown;
     return Schedule(options);
 }
 

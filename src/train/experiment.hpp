@@ -7,6 +7,7 @@
 #include "trireme/data/loader.hpp"
 #include "trireme/nn/model.hpp"
 #include "trireme/optim/optimizer.hpp"
+#include "trireme/optim/scaler.hpp"
 #include "trireme/optim/schedule.hpp"
 #include "trireme/train/config.hpp"
 #include "trireme/train/runtime.hpp"
@@ -15,6 +16,9 @@ namespace trireme {
 
 LossOptions loss_options(const Config& config);
 OptimizerOptions optimizer_options(const Config& config);
+ScalerOptions scaler_options(const Config& config);
+/// What layers compute in: train.precision.
+DType compute_type(const Config& config);
 /// Presets are written out for samples of this shape.
 ModelDescription model_description(const Config& config, const Shape& sample);
 /// The horizon is schedule.steps, else epochs x steps per epoch, else max_steps.

@@ -37,10 +37,11 @@ std::optional<std::string> choose_checkpoint(Runtime& runtime, const Config& con
 void refuse_contradictions(const Config& saved, const Config& now, const CheckpointMeta& meta) {
     if (now.optim.name != meta.optimizer)
         refuse("optim.name", meta.optimizer, now.optim.name, "its moments mean something else");
-    const auto states = make_optimizer(optimizer_options(now))->state_names();
-    if (states != meta.state_names)
-        refuse("optim.momentum", get_config(saved, "optim.momentum"), get_config(now, "optim.momentum"),
-               "momentum cannot be switched on or off");
+    if (make_optimizer(optimizer_options(now))->state_names() != meta.state_names) {
+        const std::string key = now.optim.name.starts_with("adam") ? "optim.amsgrad" : "optim.momentum";
+        refuse(key, get_config(saved, key), get_config(now, key),
+               "its moments cannot be had later, or dropped");
+    }
     if (now.train.lanes != saved.train.lanes)
         refuse("train.lanes", std::to_string(saved.train.lanes), std::to_string(now.train.lanes),
                "the lanes define the run's arithmetic");
@@ -71,6 +72,7 @@ std::optional<ResumePoint> find_resume_point(Runtime& runtime, Config& config) {
         if (!difference.starts_with("run.") || difference.starts_with("run.seed"))
             runtime.log.info("changed since the checkpoint: " + difference);
     refuse_contradictions(saved, config, point.meta);
+    point.scaled = scaler_options(saved).enabled;
     return point;
 }
 

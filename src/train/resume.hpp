@@ -13,7 +13,8 @@ namespace trireme {
 struct ResumePoint {
     std::string source;  ///< the checkpoint
     CheckpointMeta meta;
-    bool own = false;  ///< one of this run directory's step checkpoints
+    bool scaled = false;  ///< saved by a run with a loss scale
+    bool own = false;     ///< one of this run directory's step checkpoints
 };
 
 /// Follows run.resume: auto, none, or a path. Names damaged checkpoints and every difference between the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "trireme/base/clock.hpp"
@@ -11,15 +12,35 @@
 #include "trireme/comm/agree.hpp"
 
 namespace trireme {
+namespace {
 
-LaneRunner::LaneRunner(Device& device, const Model& model, const Column& weights, int workers,
+// What the extras of LaneSums are: the wishes of StepRequest::flags, then whether a gradient is not finite.
+constexpr int wishes = 2, verdict = 2;
+
+void require_finite(const char* what, double value) {
+    if (!std::isfinite(value))
+        throw Error(Status::failed,
+                    std::string("the ") + what + " is " + to_text(value) +
+                        ": training has diverged and nothing of this step is saved; a lower optim.lr, a "
+                        "schedule.warmup_steps or train.clip_norm may help",
+                    Scope::all_ranks);
+}
+
+}  // namespace
+
+LaneRunner::LaneRunner(Device& device, const Model& model, const Arena& arena, int workers,
                        int threads_per_lane, const Wrap& wrap)
-    : model_(model), weights_(weights), crew_(workers) {
+    : model_(model), arena_(arena), weights_(&arena.weights), crew_(workers) {
     for (int w = 0; w < workers; ++w) {
         auto ops = make_ops(device, threads_per_lane);
         workers_.push_back(
             {wrap ? wrap(std::move(ops)) : std::move(ops), Buffer(device, model.workspace().bytes())});
     }
+}
+
+void LaneRunner::use(const Column& weights) {
+    weights_ = &weights;
+    if (arena_.low) ops().copy(weights.whole(), arena_.low->whole());
 }
 
 LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
@@ -28,7 +49,8 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
     lane.ops = w.ops.get();
     lane.table = &model_.table();
     lane.plan = &model_.workspace();
-    lane.weights = &weights_;
+    lane.weights = weights_;
+    lane.operands = arena_.low ? &*arena_.low : weights_;
     lane.workspace = w.workspace.as<std::byte>();
     lane.samples = batch.samples();
     lane.first_in_batch = batch.first_in_batch;
@@ -70,41 +92,51 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     StepResult result;
     Ops& ops = runner_.ops();
     sums_.clear();
-    for (int i = 0; i < LaneSums::extras; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
+    for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
     reducer_.begin_step();
     run_lanes(lanes, request);
 
-    const Stopwatch waiting;
+    Stopwatch waiting;
     reducer_.finish_step(ops);
+    result.exposed_seconds = waiting.seconds();
+
+    // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
+    // overflow on one rank is everybody's.
+    const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
+    const double squares = norm_first ? update_.gradient_norm_squared(ops, arena_) : 0;
+    sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
+    waiting.restart();
     sums_.reduce(data_);
-    result.exposed_seconds = data_.size() > 1 ? waiting.seconds() : 0;
+    result.exposed_seconds = data_.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
 
     result.count = sums_.count();
     result.correct = sums_.correct();
     result.loss = result.count > 0 ? sums_.loss() / result.count : 0;
-    for (int i = 0; i < LaneSums::extras; ++i) result.flags[i] = sums_.extra(i) > 0;
-    const auto require_finite = [](const char* what, double value) {
-        if (!std::isfinite(value))
-            throw Error(Status::failed,
-                        std::string("the ") + what + " is " + to_text(value) +
-                            ": training has diverged and nothing of this step is saved; a lower optim.lr, a "
-                            "schedule.warmup_steps or train.clip_norm may help",
-                        Scope::all_ranks);
-    };
+    for (int i = 0; i < wishes; ++i) result.flags[i] = sums_.extra(i) > 0;
+    result.skipped = options_.may_skip && (sums_.extra(verdict) > 0 || !std::isfinite(result.loss));
+    if (result.skipped) {
+        result.gradient_norm = std::numeric_limits<double>::quiet_NaN();
+        result.culprit = update_.first_not_finite(ops, arena_);
+        return result;
+    }
     require_finite("loss", result.loss);
 
     // Lanes scale their gradients by 1 / samples; where some samples do not count, the mean is over those
     // that do.
     const double to_mean = result.count > 0 ? static_cast<double>(request.batch_samples) / result.count : 1;
-    UpdateInfo info{.lr = request.lr, .step = request.updates + 1, .gradient_scale = to_mean};
-    if (options_.clip_norm > 0) {
-        result.gradient_norm = to_mean * std::sqrt(update_.gradient_norm_squared(ops, arena_));
+    UpdateInfo info{.lr = request.lr,
+                    .step = request.updates + 1,
+                    .gradient_scale = to_mean / request.scale,
+                    .average_decay = options_.average_decay};
+    if (norm_first) {
+        result.gradient_norm = info.gradient_scale * std::sqrt(squares);
         require_finite("gradient norm", result.gradient_norm);
-        info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
+        if (options_.clip_norm > 0)
+            info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
         update_.apply(ops, arena_, info, false);
     } else {
-        // Without clipping nothing depends on the norm before the update: one pass does both.
+        // Nothing depends on the norm before the update: one pass does both.
         result.gradient_norm = std::sqrt(update_.apply(ops, arena_, info, true));
         require_finite("gradient norm", result.gradient_norm);
     }
@@ -138,8 +170,9 @@ void TrainStep::run_lane(int worker, const LaneBatch& batch, const StepRequest& 
         if (last) lane.finished = [this](std::int64_t offset) { reducer_.finished_below(offset); };
         const Model& model = runner_.model();
         const View output = model.forward(lane, batch.x);
-        model.loss_and_backward(lane, batch.x, output, batch.y,
-                                1.0F / static_cast<float>(request.batch_samples), sums_.of_lane(batch.lane));
+        const double scale = request.scale / static_cast<double>(request.batch_samples);
+        model.loss_and_backward(lane, batch.x, output, batch.y, static_cast<float>(scale),
+                                sums_.of_lane(batch.lane));
     }
     reducer_.end_lane(runner_.ops(worker), worker, batch.lane, batch.samples() == 0);
 }

@@ -38,6 +38,7 @@ private:
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
+    void take_step(const StepResult& result);
     void validate();
     void take_validation(const EvalResult& result);
     void save();
@@ -65,6 +66,8 @@ private:
     bool first_step_done_ = false;
     bool stop_ = false, eval_due_ = false, save_due_ = false;
     std::int64_t saved_at_ = -1;
+    std::string culprit_;            ///< of the first of the steps skipped in a row
+    std::int64_t culprit_step_ = 0;  ///< and when that was
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_save_, since_log_;
@@ -175,9 +178,16 @@ void Trainer::say_what_starts() {
              std::to_string(parts_.plan.samples) + " samples of " + parts_.train_set.sample.text() + ": " +
              count_text(world().size(), "rank") + " x " + count_text(runtime_.threads, "thread") + ", " +
              count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
-             count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction on " +
-             runtime_.device.name());
-    if (config_.optim.weight_decay > 0) log.info(parts_.model->groups_text());
+             count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction, " +
+             config_.train.precision + " on " + runtime_.device.name());
+    if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
+        log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
+                                                     .weight_decay = config_.optim.weight_decay,
+                                                     .rules = optimizer_options(config_).rules}));
+    if (!parts_.runner->ops().native(parts_.model->compute()))
+        log.warning("train.precision=" + config_.train.precision + ": this processor has no " +
+                    std::string(name_of(parts_.model->compute())) +
+                    " products of its own; they go by way of float32: right, but slower than fp32");
     if (resume_)
         log.info("resumed from " + resume_->source + " at step " + std::to_string(position_.attempts()));
 }
@@ -197,10 +207,11 @@ bool Trainer::due(const Every& every, bool timer) const {
 }
 
 void Trainer::train_one_step() {
-    StepRequest request{.lr = parts_.schedule->rate(position_.updates),
+    StepRequest request{.lr = parts_.schedule->rate(position_.updates, position_.plateau.drops),
                         .updates = position_.updates,
                         .attempt = position_.attempts(),
-                        .batch_samples = parts_.plan.step(position_.step_in_epoch).size()};
+                        .batch_samples = parts_.plan.step(position_.step_in_epoch).size(),
+                        .scale = position_.scaler.scale};
     request.flags[stop_flag] = runtime_.stop_requested();
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
@@ -209,7 +220,7 @@ void Trainer::train_one_step() {
     const StepResult result = parts_.step->run(lanes, request);
     const std::int64_t epoch = position_.epoch + 1;
 
-    ++position_.updates;
+    take_step(result);
     position_.samples += request.batch_samples;
     if (++position_.step_in_epoch == parts_.plan.steps()) {
         ++position_.epoch;
@@ -231,7 +242,7 @@ void Trainer::train_one_step() {
                         .loss = result.loss,
                         .lr = request.lr,
                         .gradient_norm = result.gradient_norm,
-                        .scale = position_.scale,
+                        .scale = position_.scaler.scale,
                         .skipped = position_.skipped,
                         .samples = position_.samples,
                         .samples_per_s = rate,
@@ -240,15 +251,42 @@ void Trainer::train_one_step() {
         samples_logged_ = position_.samples;
         since_log_.restart();
     }
-    progress_->step(epoch, step, result.loss * result.count, result.count, result.correct,
-                    parts_.model->loss().kind != LossKind::mse, request.batch_samples);
+    const bool counts = !result.skipped;
+    progress_->step(epoch, step, counts ? result.loss * result.count : 0, counts ? result.count : 0,
+                    counts ? result.correct : 0, parts_.model->loss().kind != LossKind::mse,
+                    request.batch_samples);
     stop_ = result.flags[stop_flag];
     eval_due_ = due(config_.train.eval_every, false);
     save_due_ = due(config_.checkpoint.every, result.flags[save_flag]);
 }
 
+/// Schedule and optimizer count applied updates alone; a skipped step moves the scale.
+void Trainer::take_step(const StepResult& result) {
+    if (!result.skipped) {
+        ++position_.updates;
+        parts_.scaler->applied(position_.scaler);
+        return;
+    }
+    ++position_.skipped;
+    const std::int64_t step = position_.attempts();
+    if (culprit_.empty() || position_.scaler.skips == 0) {
+        culprit_ = result.culprit.empty() ? "the loss" : result.culprit;
+        culprit_step_ = step;
+    }
+    const double before = position_.scaler.scale;
+    parts_.scaler->skipped(position_.scaler, culprit_, culprit_step_);
+    runtime_.log.info(
+        "step " + std::to_string(step) +
+        " is skipped: " + (result.culprit.empty() ? "the loss" : "the gradient of " + result.culprit) +
+        " is not finite; loss scale " + to_text(before) + " -> " + to_text(position_.scaler.scale));
+}
+
 void Trainer::validate() {
-    take_validation(evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan));
+    if (config_.train.eval_ema) parts_.runner->use(*parts_.arena->average);
+    const EvalResult result =
+        evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan);
+    if (config_.train.eval_ema) parts_.runner->use(parts_.arena->weights);
+    take_validation(result);
     since_log_.restart();
 }
 
@@ -264,6 +302,10 @@ void Trainer::take_validation(const EvalResult& result) {
     const bool better =
         !position_.has_best || (by_accuracy ? metric > position_.best : metric < position_.best);
     position_.bad_evals = better ? 0 : position_.bad_evals + 1;
+    if (parts_.schedule->take_validation(position_.plateau, metric, by_accuracy))
+        runtime_.log.info("schedule: no better validation for " +
+                          count_text(config_.schedule.patience, "validation") + ", the rate drops to " +
+                          to_text(parts_.schedule->rate(position_.updates, position_.plateau.drops)));
     if (better) {
         position_.has_best = true;
         position_.best = metric;

@@ -102,6 +102,32 @@ TEST_CASE("gradients of models equal central differences", "[gradient]") {
     }
 }
 
+TEST_CASE("gradients in 16 bits are those of float32, rounded on the way", "[gradient]") {
+    const std::vector<Case> all = cases();
+    const auto which = GENERATE_COPY(range(std::size_t{0}, all.size()));
+    const Case& c = all[which];
+    INFO(c.name);
+    Rig exact(c.layers, c.sample, c.outputs, 6, c.loss);
+    const double loss = exact.run({0, 6}, &exact.arena.gradients);
+    for (const DType type : {DType::bf16, DType::f16}) {
+        INFO(name_of(type));
+        Rig low(c.layers, c.sample, c.outputs, 6, c.loss, "kaiming", "cpu", type);
+        const double tolerance = type == DType::bf16 ? 0.06 : 0.008;
+        CHECK(low.run({0, 6}, &low.arena.gradients) == Approx(loss).epsilon(tolerance));
+        for (const Parameter& parameter : exact.model.table().all()) {
+            INFO(parameter.name);
+            const auto want = exact.arena.gradients.of(parameter).span<float>();
+            const auto got = low.arena.gradients.of(parameter).span<float>();
+            double error = 0, size = 0;
+            for (std::size_t i = 0; i < want.size(); ++i) {
+                error += std::pow(static_cast<double>(got[i] - want[i]), 2);
+                size += std::pow(static_cast<double>(want[i]), 2);
+            }
+            CHECK(std::sqrt(error) <= tolerance * std::sqrt(size) + 1e-4);
+        }
+    }
+}
+
 TEST_CASE("relu and max pooling pass gradients where they should", "[gradient]") {
     // Away from their kinks these are piecewise linear, so a small step is exact up to rounding.
     Rig rig({"conv out=4 kernel=3 padding=1", "batchnorm", "relu", "maxpool kernel=2", "residual",

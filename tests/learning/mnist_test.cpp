@@ -27,9 +27,17 @@ TEST_CASE("two ranks learn MNIST-10k to 97.5 % of 2,000 images", "[learning-mnis
                                    {"train.epochs", "5"},
                                    {"optim.lr", "0.002"},
                                    {"schedule.name", "cosine"}});
-    const Result result = trireme::testing::trireme(2, run.arguments(), {.timeout = 110});
-    INFO(result.out << result.err);
-    REQUIRE(result.status == 0);
-    REQUIRE(run.column("valid", "count").back() == 2000);
-    REQUIRE(run.column("valid", "accuracy").back() >= 0.975);
+    const auto accuracy = [](const Run& here) {
+        const Result result = trireme::testing::trireme(2, here.arguments(), {.timeout = 110});
+        INFO(result.out << result.err);
+        REQUIRE(result.status == 0);
+        REQUIRE(here.column("valid", "count").back() == 2000);
+        return here.column("valid", "accuracy").back();
+    };
+    const double exact = accuracy(run);
+    REQUIRE(exact >= 0.975);
+    for (const char* precision : {"bf16", "fp16"}) {
+        INFO(precision);
+        REQUIRE(accuracy(run.at(folder / precision).with({{"train.precision", precision}})) >= exact - 0.005);
+    }
 }

@@ -88,7 +88,7 @@ TEST_CASE("any number of ranks loads what any number has saved", "[mpi][checkpoi
             save_checkpoint(*group, dir / "c.h5", state.table, state.arena, some_meta(), 0);
         world.barrier();
         State loaded;
-        load_checkpoint(world, dir / "c.h5", loaded.table, loaded.arena, true);
+        load_checkpoint(world, dir / "c.h5", loaded.table, loaded.arena, Part::training);
         CHECK(loaded.holds(static_cast<std::uint64_t>(savers)));
     }
 }
@@ -110,7 +110,7 @@ TEST_CASE("shards make up the whole, and any shard is loaded from it", "[mpi][ch
         CHECK(content(dir / "shards.h5") == content(dir / "alone.h5"));
 
         State loaded(options);
-        load_checkpoint(world, dir / "alone.h5", loaded.table, loaded.arena, true);
+        load_checkpoint(world, dir / "alone.h5", loaded.table, loaded.arena, Part::training);
         CHECK(loaded.holds(12));
     }
 
@@ -129,8 +129,8 @@ TEST_CASE("all ranks refuse alike what does not fit", "[mpi][checkpoint]") {
     save_checkpoint(world, dir / "c.h5", state.table, state.arena, some_meta(), 0);
 
     State wide({.width = 16});
-    const Error shapes =
-        agreed_error(world, [&] { load_checkpoint(world, dir / "c.h5", wide.table, wide.arena, true); });
+    const Error shapes = agreed_error(
+        world, [&] { load_checkpoint(world, dir / "c.h5", wide.table, wide.arena, Part::training); });
     CHECK(shapes.status() == Status::bad_data);
     CHECK_THAT(shapes.what(), contains("parameter 0.linear.weight is 8x7 in the file, 16x7 in the model"));
 
@@ -183,7 +183,7 @@ TEST_CASE("a full disk on one rank or all leaves the older checkpoint", "[mpi][c
         // MPI-IO may let a rank with space write for one without: then nothing fails.
         const int failures = all_reduce_value(world, failed ? 1 : 0);
         CHECK((failures == world.size() || (failures == 0 && full > 0)));
-        load_checkpoint(world, dir / "c.h5", loaded.table, loaded.arena, true);
+        load_checkpoint(world, dir / "c.h5", loaded.table, loaded.arena, Part::training);
         CHECK(loaded.holds(failed ? 13 : 14));
         CHECK(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()) == 1);
         world.barrier();

@@ -20,19 +20,23 @@ float contribution(std::int64_t lane, std::int64_t i) {
     return (unit_interval(stream.word(static_cast<std::uint64_t>(i))) - 0.5F) * magnitude[(lane + i) % 3];
 }
 
+const std::vector<std::string> mlp = {"linear out=13", "tanh", "linear out=7", "tanh", "linear out=classes"};
+
 struct Reduction {
     std::vector<float> sum;
     std::int64_t collectives = 0;
 };
 
 Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool overlap, int workers,
-                 std::int64_t bucket_bytes, std::int64_t empty_from = 1 << 20) {
-    Rig rig({"linear out=13", "tanh", "linear out=7", "tanh", "linear out=classes"}, {11}, 3, 4);
+                 std::int64_t bucket_bytes, std::int64_t empty_from = 1 << 20, DType wire = DType::f32,
+                 const std::vector<std::string>& layers = mlp) {
+    Rig rig(layers, {11}, 3, 4);
     const ParameterTable& table = rig.model.table();
     ReducerOptions options{.lanes = lanes,
                            .my_lanes = part_of({0, lanes}, data.size(), data.rank()),
                            .workers = workers,
                            .reproducible = reproducible,
+                           .wire = wire,
                            .overlap = overlap,
                            .bucket_bytes = bucket_bytes};
     const auto reducer = make_reducer(data, *rig.device, table, rig.arena, options);
@@ -65,8 +69,8 @@ Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool
     return result;
 }
 
-std::vector<double> exact_sum(std::int64_t lanes) {
-    Rig rig({"linear out=13", "tanh", "linear out=7", "tanh", "linear out=classes"}, {11}, 3, 4);
+std::vector<double> exact_sum(std::int64_t lanes, const std::vector<std::string>& layers = mlp) {
+    Rig rig(layers, {11}, 3, 4);
     std::vector<double> sum;
     for (const Parameter& p : rig.model.table().all())
         for (std::int64_t i = p.place.begin; i < p.place.end; ++i) {
@@ -106,6 +110,32 @@ TEST_CASE("accumulation costs no collective before the last lane", "[mpi][parall
     const std::int64_t one = reduce(world, world.size(), false, false, 1, 300).collectives;
     CHECK(reduce(world, 4 * world.size(), false, false, 1, 300).collectives == one);
     CHECK(one == (world.size() > 1 ? 4 : 0));  // 16+32+16, 96, 16 and 144 elements at 75 a bucket
+}
+
+TEST_CASE("gradients on a bfloat16 wire are rounded twice, statistics are not", "[mpi][parallel]") {
+    MpiCommunicator world(MPI_COMM_WORLD, false);
+    const std::vector<std::string> layers = {"linear out=13", "batchnorm", "linear out=classes"};
+    Rig rig(layers, {11}, 3, 4);
+    const std::int64_t lanes = 2 * world.size();
+    for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{300}, std::int64_t{1} << 20})
+        for (const bool overlap : {false, true}) {
+            const Reduction found =
+                reduce(world, lanes, false, overlap, 1, bytes, 1 << 20, DType::bf16, layers);
+            const std::vector<double> exact = exact_sum(lanes, layers);
+            std::size_t at = 0;
+            bool rounded_somewhere = false;
+            for (const Parameter& p : rig.model.table().all())
+                for (std::int64_t i = p.place.begin; i < p.place.end; ++i, ++at) {
+                    double terms = 0;  // what the ranks' own sums may amount to
+                    for (std::int64_t lane = 0; lane < lanes; ++lane)
+                        terms += std::abs(static_cast<double>(contribution(lane, i)));
+                    const double error = std::abs(static_cast<double>(found.sum[at]) - exact[at]);
+                    const bool exactly = p.role == Role::statistic || world.size() == 1;
+                    REQUIRE(error <= (exactly ? 1e-6 : 1.0 / 128) * terms + 1e-12);
+                    rounded_somewhere = rounded_somewhere || error > 1e-4 * terms;
+                }
+            CHECK(rounded_somewhere == (world.size() > 1));
+        }
 }
 
 TEST_CASE("reproducible reduction has the bits of the tree on any number of ranks", "[mpi][parallel]") {

@@ -99,8 +99,8 @@ inline CheckpointMeta some_meta() {
                      .updates = 1234567890123,
                      .skipped = 2,
                      .samples = 99,
-                     .scale = 0.1,
-                     .growth = 7,
+                     .scaler = {.scale = 0.1, .growth = 7, .skips = 3},
+                     .plateau = {.seen = 5, .best = 0.3, .bad = 2, .cooldown = 1, .drops = 4},
                      .has_best = true,
                      .best = 0.97,
                      .best_step = 40,
@@ -184,10 +184,11 @@ inline void copy_without(const std::string& from, const std::string& to, const s
     copy("/", {"format", "trireme", "created"}, text);
     copy("/", {"version"}, number);
     copy("/position",
-         {"epoch", "step_in_epoch", "updates", "skipped", "samples", "growth", "has_best", "best_step",
+         {"epoch", "step_in_epoch", "updates", "skipped", "samples", "growth", "skips_in_a_row",
+          "plateau_seen", "plateau_bad", "plateau_cooldown", "plateau_drops", "has_best", "best_step",
           "bad_evals"},
          number);
-    copy("/position", {"scale", "best"}, real);
+    copy("/position", {"scale", "best", "plateau_best"}, real);
     copy("/data", {"sample"}, text);
     copy("/data", {"outputs", "samples"}, number);
     copy("/optim", {"name", "states"}, text);

@@ -13,13 +13,15 @@ namespace trireme::testing {
 
 struct Rig {
     Rig(const std::vector<std::string>& layers, Shape sample, std::int64_t outputs, std::int64_t batch,
-        LossOptions loss = {}, const std::string& init = "kaiming", const std::string& device_kind = "cpu")
+        LossOptions loss = {}, const std::string& init = "kaiming", const std::string& device_kind = "cpu",
+        DType compute = DType::f32)
         : device(make_device(device_kind)),
           ops(make_ops(*device, 1)),
-          model(ModelDescription{layers, "", init}, loss, sample, outputs, batch),
-          arena(*device, model.table(), {}),
+          model(ModelDescription{layers, "", init}, loss, sample, outputs, batch, compute),
+          arena(*device, model.table(), {.compute = compute}),
           workspace(*device, model.workspace().bytes()) {
         model.initialize(*ops, arena.weights, 5);
+        refresh();
         const Values inputs = random_values(batch * sample.count(), 11);
         x.assign(inputs.begin(), inputs.end());
         const bool classes = loss.kind == LossKind::cross_entropy;
@@ -31,6 +33,11 @@ struct Rig {
         width = outputs;
     }
 
+    /// After a change of the weights: makes the 16-bit copy anew, where there is one.
+    void refresh() {
+        if (arena.low) ops->copy(arena.weights.whole(), arena.low->whole());
+    }
+
     /// Loss sums of samples [part) with the gradients left in `gradients` (absent: forward only).
     double run(Range part, const Column* gradients = nullptr, bool accumulate = false, bool training = true,
                std::int64_t step = 3) {
@@ -39,6 +46,7 @@ struct Rig {
         lane.table = &model.table();
         lane.plan = &model.workspace();
         lane.weights = &arena.weights;
+        lane.operands = &arena.operands();
         lane.gradients = gradients != nullptr ? gradients : &arena.gradients;
         lane.workspace = workspace.as<std::byte>();
         lane.training = training;

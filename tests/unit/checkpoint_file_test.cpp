@@ -42,7 +42,9 @@ std::string save(const fs::path& path, State& state, const CheckpointMeta& meta 
 Error load_error(const std::string& path, const StateOptions& options, bool with_states = true) {
     auto comm = alone();
     State state(options);
-    const Error error = error_of([&] { load_checkpoint(comm, path, state.table, state.arena, with_states); });
+    const Error error = error_of([&] {
+        load_checkpoint(comm, path, state.table, state.arena, with_states ? Part::training : Part::weights);
+    });
     CHECK(error.status() == Status::bad_data);
     CHECK(error.scope() == Scope::all_ranks);
     CHECK_THAT(error.what(), contains(path));
@@ -94,10 +96,10 @@ TEST_CASE("weights, moments and meta data come back bit for bit", "[unit][checkp
     CHECK(same_meta(read_checkpoint_meta(comm, report.path), some_meta()));
     State loaded;
     loaded.fill(2);
-    load_checkpoint(comm, report.path, loaded.table, loaded.arena, false);
+    load_checkpoint(comm, report.path, loaded.table, loaded.arena, Part::weights);
     CHECK(loaded.holds(1, false));
     CHECK_FALSE(loaded.holds(1));
-    load_checkpoint(comm, report.path, loaded.table, loaded.arena, true);
+    load_checkpoint(comm, report.path, loaded.table, loaded.arena, Part::training);
     CHECK(loaded.holds(1));
 }
 
@@ -113,7 +115,7 @@ TEST_CASE("empty texts, no normalization and no optimizer states are ordinary", 
     auto comm = alone();
     CHECK(same_meta(read_checkpoint_meta(comm, path), meta));
     State loaded(options);
-    load_checkpoint(comm, path, loaded.table, loaded.arena, true);
+    load_checkpoint(comm, path, loaded.table, loaded.arena, Part::training);
     CHECK(loaded.holds(3));
 }
 
@@ -173,7 +175,7 @@ TEST_CASE("a state that does not fit is refused by name and shapes", "[unit][che
                    contains("optimizer state /optim/v is missing (the file was saved with adam)"));
         auto comm = alone();
         State weights_only;
-        load_checkpoint(comm, less, weights_only.table, weights_only.arena, false);
+        load_checkpoint(comm, less, weights_only.table, weights_only.arena, Part::weights);
         CHECK(weights_only.holds(5, false));
     }
     SECTION("one moment removed") {
@@ -274,6 +276,6 @@ TEST_CASE("a save that fails half-way leaves the older file and nothing else", "
 
     save(path, state);
     auto comm = alone();
-    load_checkpoint(comm, path, state.table, state.arena, true);
+    load_checkpoint(comm, path, state.table, state.arena, Part::training);
     CHECK(state.holds(7));
 }

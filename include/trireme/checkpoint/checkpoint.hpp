@@ -24,6 +24,7 @@ struct CheckpointMeta {
     std::int64_t samples = 0;                     ///< rows of the training set
     std::string optimizer;                        ///< its name
     std::vector<std::string> state_names;
+    bool has_average = false;  ///< the file holds a moving average of the weights
 };
 
 struct SavedCheckpoint {
@@ -36,9 +37,9 @@ struct SavedCheckpoint {
 inline constexpr std::int64_t parallel_from_elements_default = std::int64_t{1} << 20;
 
 /// Collective. Parent folders are created. Ranks that hold the same part of a parameter divide the writing
-/// evenly; together the parts must make up the whole. The optimizer's states are those of the arena
-/// (meta.state_names is not looked at). @throws Error (failed, all ranks) naming the path when it cannot be
-/// written; an older file of the same name is then still there.
+/// evenly; together the parts must make up the whole. The optimizer's states and the average are those of the
+/// arena (meta.state_names and has_average are not looked at). @throws Error (failed, all ranks) naming the
+/// path when it cannot be written; an older file of the same name is then still there.
 SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const Arena& arena, const CheckpointMeta& meta,
                                 std::int64_t parallel_from_elements = parallel_from_elements_default);
@@ -48,11 +49,16 @@ SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, con
 /// version.
 CheckpointMeta read_checkpoint_meta(Communicator& comm, const std::string& path);
 
-/// Fills the weights and, when `with_states`, the optimizer's columns. Collective; any number of ranks,
-/// whatever number wrote the file. @throws Error (bad_data, all ranks) naming the parameter and both shapes
-/// when one is missing or differs, and naming parameters in the file that the model lacks.
+/// What of a checkpoint is read. training: weights, optimizer's columns and, where the arena keeps one, the
+/// average (which starts from the weights where the file has none). average: the averaged weights, into the
+/// place of the weights.
+enum class Part { training, weights, average };
+
+/// Fills the arena. Collective; any number of ranks, whatever number wrote the file. @throws Error (bad_data,
+/// all ranks) naming the parameter and both shapes when one is missing or differs, and naming parameters in
+/// the file that the model lacks.
 void load_checkpoint(Communicator& comm, const std::string& path, const ParameterTable& table, Arena& arena,
-                     bool with_states);
+                     Part part);
 
 /// "checkpoints/step-00000042.h5" in a run directory.
 std::string step_checkpoint_path(const std::string& run_dir, std::int64_t step);

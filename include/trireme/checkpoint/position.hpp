@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "trireme/optim/scaler.hpp"
+#include "trireme/optim/schedule.hpp"
+
 namespace trireme {
 
 struct Position {
@@ -11,8 +14,8 @@ struct Position {
     std::int64_t updates = 0;        ///< applied updates: what schedule and optimizer count
     std::int64_t skipped = 0;        ///< steps whose update was skipped for inf or NaN
     std::int64_t samples = 0;        ///< samples consumed
-    double scale = 1;                ///< loss scale
-    std::int64_t growth = 0;         ///< good steps since the scale last changed
+    ScalerState scaler;              ///< loss scale, and what its next change depends on
+    PlateauState plateau;            ///< what schedule.name=plateau remembers
     bool has_best = false;
     double best = 0;             ///< best validation metric so far
     std::int64_t best_step = 0;  ///< updates when it was reached

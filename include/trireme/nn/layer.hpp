@@ -22,7 +22,8 @@ struct LaneContext {
     Ops* ops = nullptr;
     const ParameterTable* table = nullptr;
     const WorkspacePlan* plan = nullptr;
-    const Column* weights = nullptr;
+    const Column* weights = nullptr;    ///< float32: what norms, biases and statistics are read from
+    const Column* operands = nullptr;   ///< in the compute type: what products read
     const Column* gradients = nullptr;  ///< where this lane's gradients go
     std::byte* workspace = nullptr;
     bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
@@ -36,6 +37,7 @@ struct LaneContext {
     std::function<void(std::int64_t)> finished;
 
     View weight(ParameterId id) const { return weights->of((*table)[id]); }
+    View operand(ParameterId id) const { return operands->of((*table)[id]); }
     View gradient(ParameterId id) const { return gradients->of((*table)[id]); }
     /// Backward is through with the layer whose first parameter this is.
     void gradients_done(ParameterId first) const {
@@ -51,8 +53,9 @@ struct LaneContext {
 struct ModelPlan {
     ParameterTable& table;
     WorkspacePlan& workspace;
-    std::string init;          ///< of weights, as in the configuration
-    std::int64_t outputs = 0;  ///< what `classes` (or `outputs`) stands for
+    std::string init;            ///< of weights, as in the configuration
+    std::int64_t outputs = 0;    ///< what `classes` (or `outputs`) stands for
+    DType compute = DType::f32;  ///< of activations, their gradients and the operands of products
 };
 
 /// The work of one lane, for rooflines and forecasts.
@@ -60,15 +63,23 @@ struct Work {
     struct Gemm {
         std::int64_t m, n, k;
         bool transpose_a, transpose_b;
+        bool wide = false;  ///< the result is float32 in any precision: gradients of weights
     };
     enum class ConvPass { forward, backward_data, backward_weights };
     struct Conv {
         Window window;
         ConvPass pass;
     };
+    DType compute = DType::f32;
     std::vector<Gemm> gemms;
     std::vector<Conv> convs;
     double bytes = 0;  ///< moved by everything else: norms, activations, pooling, dropout
+
+    /// `elements` per sample of the compute type are touched `times` times for `samples` samples.
+    void move(std::int64_t elements, std::int64_t samples, int times) {
+        bytes += static_cast<double>(size_of(compute)) * static_cast<double>(elements) *
+                 static_cast<double>(samples) * times;
+    }
 };
 
 class Layer {

@@ -17,7 +17,8 @@ struct ReducerOptions {
     Range my_lanes;          ///< those that this rank executes
     int workers = 1;         ///< lanes that run side by side on this rank
     bool reproducible = false;
-    bool overlap = false;  ///< reduce buckets in a thread of their own while backward goes on
+    DType wire = DType::f32;  ///< what gradients are sent as: float32, or bfloat16 (not with reproducible)
+    bool overlap = false;     ///< reduce buckets in a thread of their own while backward goes on
     std::int64_t bucket_bytes = 25 << 20;
 };
 

@@ -60,6 +60,8 @@ struct Config {
         std::int64_t lane_batch = 0;  ///< 0: no bound
         int lane_threads = 0;         ///< 0: auto, run.threads; 1 in the reproducible mode
         std::string precision = "fp32";
+        double ema = 0;         ///< decay of the moving average of the weights; 0: none is kept
+        bool eval_ema = false;  ///< validate, evaluate and predict with the average
         double clip_norm = 0;
         double label_smoothing = 0;
         std::int64_t ignore_index = -100;
@@ -71,11 +73,15 @@ struct Config {
     struct {
         std::string name = "adamw";
         double lr = 1e-3;
-        std::vector<double> betas = {0.9, 0.999};
+        std::vector<double> betas;  ///< empty: auto, the optimizer's usual ones
         double eps = 1e-8;
+        bool amsgrad = false;
         double momentum = 0;
+        double dampening = 0;
         bool nesterov = false;
+        double trust = 1e-3;
         double weight_decay = 0;
+        std::vector<std::string> rules;
         std::string scale_lr = "none";
         std::int64_t base_batch = 256;
     } optim;
@@ -85,13 +91,26 @@ struct Config {
         double warmup_epochs = 0;
         double min_lr = 0;
         std::int64_t steps = 0;      ///< horizon; 0: epochs x steps per epoch, or max_steps
-        std::int64_t step_size = 0;  ///< step: updates between two drops; 0: a third of the horizon
+        std::int64_t step_size = 0;  ///< step, exponential: updates to a drop; 0: a third of the horizon
         double gamma = 0.1;
+        double power = 1;
+        std::int64_t cycle = 0;  ///< cosine_restarts: updates of the first cycle; 0: the horizon
+        double cycle_factor = 1;
+        double start_factor = 25, final_factor = 10000;
+        std::int64_t patience = 10, cooldown = 0;
+        double threshold = 1e-4;
     } schedule;
+    struct {
+        double init = 65536, growth = 2, backoff = 0.5;
+        std::int64_t interval = 2000;
+        double min = 1e-4;
+        std::int64_t max_skips = 50;
+    } scaler;
     struct {
         double bucket_mb = 25;
         std::string overlap =
             "auto";  ///< reduce while backward goes on: auto (where a core is spare), on, off
+        std::string reduce_dtype = "fp32";
     } parallel;
     struct {
         Every every = {.epochs = 1};

@@ -21,8 +21,14 @@ public:
     /// What each worker's ops are wrapped in, for measurements.
     using Wrap = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)>;
 
-    LaneRunner(Device& device, const Model& model, const Column& weights, int workers, int threads_per_lane,
+    /// The arena is kept by reference.
+    LaneRunner(Device& device, const Model& model, const Arena& arena, int workers, int threads_per_lane,
                const Wrap& wrap = {});
+
+    /// Layers compute with these weights from now on: the arena's own, or their average. Where they compute
+    /// in 16 bits, the rounded copy is made anew. To be called when weights have changed otherwise than by an
+    /// update.
+    void use(const Column& weights);
 
     int workers() const { return static_cast<int>(workers_.size()); }
     Ops& ops(int worker = 0) { return *workers_[static_cast<std::size_t>(worker)].ops; }
@@ -38,7 +44,8 @@ private:
         Buffer workspace;
     };
     const Model& model_;
-    const Column& weights_;
+    const Arena& arena_;
+    const Column* weights_;
     std::vector<Worker> workers_;
     Crew crew_;
 };
@@ -50,7 +57,7 @@ public:
     explicit LaneSums(std::int64_t lanes)
         : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
 
-    static constexpr int extras = 2;  ///< small numbers that ride along, summed over the ranks
+    static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
 
     void clear();
     LossSums of_lane(std::int64_t lane);
@@ -71,6 +78,8 @@ private:
 struct StepOptions {
     double clip_norm = 0;  ///< 0: off
     std::uint64_t seed = 1;
+    bool may_skip = false;     ///< a step whose gradient is not finite is skipped; otherwise it is an error
+    double average_decay = 0;  ///< of the moving average, where the arena keeps one
 };
 
 /// What a step needs to know about where it stands.
@@ -79,14 +88,18 @@ struct StepRequest {
     std::int64_t updates = 0;  ///< applied before this one
     std::int64_t attempt = 0;  ///< steps before this one: the dropout key
     std::int64_t batch_samples = 0;
-    bool flags[LaneSums::extras] = {};  ///< this rank's wishes (stop, save): any rank's is everybody's
+    double scale = 1;    ///< on the loss, for the backward pass only
+    bool flags[2] = {};  ///< this rank's wishes (stop, save): any rank's is everybody's
 };
 
 struct StepResult {
     double loss = 0;  ///< mean over the samples that count
     double count = 0, correct = 0;
-    double gradient_norm = 0;  ///< global, before clipping
-    bool flags[LaneSums::extras] = {};
+    double gradient_norm = 0;  ///< global, unscaled, before clipping
+    bool skipped = false;      ///< inf or NaN on any rank: no weight, moment or statistic has changed
+    std::string
+        culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
+    bool flags[2] = {};
     double exposed_seconds = 0;  ///< spent waiting for the reduction
 };
 
@@ -96,9 +109,9 @@ public:
     TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, UpdatePass& update,
               GradientReducer& reducer, std::int64_t lanes, StepOptions options);
 
-    /// Lanes, reduce, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
-    /// Collective.
-    /// @throws Error (failed, all ranks) when loss or gradient is not finite.
+    /// Lanes, reduce, unscale, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
+    /// Collective. @throws Error (failed, all ranks) when loss or gradient is not finite and may not be
+    /// skipped.
     StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
 
 private:
