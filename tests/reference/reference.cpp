@@ -261,32 +261,6 @@ Loss binary_cross_entropy(const Values& x, const Values& target, std::int64_t ou
     return result;
 }
 
-void adam(const Adam& s, std::int64_t step, const Values& gradient, Values& weight, Values& m, Values& v) {
-    const double t = static_cast<double>(step);
-    for (size_t i = 0; i < weight.size(); ++i) {
-        double g = gradient[i];
-        if (s.decoupled)
-            weight[i] *= 1 - s.lr * s.weight_decay;
-        else
-            g += s.weight_decay * weight[i];
-        m[i] = s.beta1 * m[i] + (1 - s.beta1) * g;
-        v[i] = s.beta2 * v[i] + (1 - s.beta2) * g * g;
-        const double m_hat = m[i] / (1 - std::pow(s.beta1, t)), v_hat = v[i] / (1 - std::pow(s.beta2, t));
-        weight[i] -= s.lr * m_hat / (std::sqrt(v_hat) + s.eps);
-    }
-}
-
-void sgd(const Sgd& s, const Values& gradient, Values& weight, Values& momentum) {
-    for (size_t i = 0; i < weight.size(); ++i) {
-        double g = gradient[i] + s.weight_decay * weight[i];
-        if (s.momentum != 0) {
-            momentum[i] = s.first ? g : s.momentum * momentum[i] + (1 - s.dampening) * g;
-            g = s.nesterov ? g + s.momentum * momentum[i] : momentum[i];
-        }
-        weight[i] -= s.lr * g;
-    }
-}
-
 Values dropout(const RandomStream& stream, std::int64_t first, float p, const Values& x) {
     Values y(x.size(), 0.0);
     for (size_t i = 0; i < x.size(); ++i) {

@@ -49,19 +49,6 @@ Loss cross_entropy(const Values& logits, const std::vector<std::int32_t>& labels
 Loss squared_error(const Values& x, const Values& target, std::int64_t outputs, double scale);
 Loss binary_cross_entropy(const Values& x, const Values& target, std::int64_t outputs, double scale);
 
-struct Adam {
-    double lr, beta1, beta2, eps, weight_decay;
-    bool decoupled;
-};
-void adam(const Adam& settings, std::int64_t step, const Values& gradient, Values& weight, Values& m,
-          Values& v);
-
-struct Sgd {
-    double lr, momentum, dampening, weight_decay;
-    bool nesterov, first;
-};
-void sgd(const Sgd& settings, const Values& gradient, Values& weight, Values& momentum);
-
 Values dropout(const RandomStream& stream, std::int64_t first, float p, const Values& x);
 
 }  // namespace trireme::reference

@@ -49,7 +49,7 @@ struct Small {
 
 TEST_CASE("case 6: ten steps of decay with zero gradients scale matrices by 0.99^10 and nothing else",
           "[unit][optim]") {
-    const std::string name = GENERATE("adamw", "sgd");
+    const std::string name = GENERATE("adamw", "sgd", "lion");
     const OptimizerOptions options{.name = name, .lr = 0.1, .weight_decay = 0.1};
     const auto optimizer = make_optimizer(options);
     Small model(*optimizer);

@@ -10,9 +10,11 @@ struct ScheduleOptions {
     /// constant, cosine, cosine_restarts, linear, poly, step, exponential, one_cycle, plateau
     std::string name = "constant";
     double base_lr = 1e-3;        ///< peak, after scaling by the batch
-    double min_lr = 0;            ///< floor, reached at the horizon and kept past it
+    double min_lr = 0;            ///< cosine, linear, poly: reached at the horizon and kept past it; end of
+                                  ///< each cycle of cosine_restarts; floor of step, exponential and plateau
     std::int64_t horizon = 1;     ///< updates until the end of the schedule
-    std::int64_t warmup = 0;      ///< updates of linear warm-up; the warmup-th update has the peak
+    std::int64_t warmup = 0;      ///< updates of linear warm-up; the warmup-th update has the peak;
+                                  ///< one_cycle: of its rise, 0: 30 % of the horizon
     std::int64_t step_size = 1;   ///< step, exponential: updates over which the rate falls by gamma
     double gamma = 0.1;           ///< step, exponential, plateau: factor of each drop
     double power = 1;             ///< poly
@@ -38,12 +40,23 @@ public:
     /// @throws Error (bad_usage) naming key and value on unknown names or values out of range.
     explicit Schedule(const ScheduleOptions& options);
 
-    /// The rate of the next update when `applied` updates have been applied. The formulas:
-    /// doc/configuration.md and schedule.cpp. `drops`: PlateauState::drops, looked at by plateau only.
+    /// The rate of the next update when `applied` updates have been applied: a function of the two arguments
+    /// alone, so a resumed run goes on as it would have. With s the updates since the warm-up and
+    /// p = s / (horizon - warmup), at most 1:
+    ///   warm-up            base·(applied + 1) / warmup, in all but one_cycle
+    ///   cosine             min + (base - min)·(1 + cos πp) / 2 (Loshchilov and Hutter 2017)
+    ///   cosine_restarts    the same, p being the part of the present cycle; cycles go on past the horizon
+    ///   linear, poly       base + (min - base)·p;  min + (base - min)·(1 - p)^power
+    ///   step, exponential  base·gamma^⌊s / step_size⌋;  base·gamma^(s / step_size); not below min
+    ///   one_cycle          Smith and Topin 2018 as torch's OneCycleLR: half a cosine up from
+    ///                      base / start_factor to base at the warmup-th update, another down to that start
+    ///                      / final_factor at the last update before the horizon, kept past it
+    ///   plateau            base·gamma^drops, not below min; `drops`: PlateauState::drops
     double rate(std::int64_t applied, std::int64_t drops = 0) const;
 
-    /// Takes a validation's metric (as torch's ReduceLROnPlateau does, relative threshold). Does nothing
-    /// unless the schedule is plateau. Returns true when the rate drops.
+    /// Takes a validation's metric, as torch's ReduceLROnPlateau does with a relative threshold (of the
+    /// best's magnitude, so that negative metrics work too). A metric that is not finite is never better.
+    /// Does nothing unless the schedule is plateau. Returns true when the rate drops.
     bool take_validation(PlateauState& state, double metric, bool larger_is_better) const;
 
 private:
