@@ -31,7 +31,7 @@ TEST_CASE("every optimizer learns, on one rank as on three, and goes on after a 
         {{"optim.name", "sgd"}, {"optim.lr", "0.1"}, {"optim.momentum", "0.9"}, {"optim.dampening", "0.2"}},
         {{"optim.name", "adamw"}, {"optim.lr", "0.02"}, {"optim.amsgrad", "true"}},
         {{"optim.name", "lamb"}, {"optim.lr", "0.05"}},
-        {{"optim.name", "lars"}, {"optim.lr", "5"}, {"optim.momentum", "0.9"}, {"optim.trust", "0.01"}},
+        {{"optim.name", "lars"}, {"optim.lr", "0.1"}, {"optim.momentum", "0.9"}, {"optim.trust", "0.5"}},
         {{"optim.name", "lion"}, {"optim.lr", "0.003"}}};
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
         const std::string name = std::to_string(i) + optimizers[i][0].second;

@@ -165,8 +165,8 @@ TEST_CASE("a run goes on in another precision, and is evaluated in any", "[cli-p
         REQUIRE(std::abs(other["accuracy"] - accuracy) <= 0.05);
         REQUIRE(other["loss"] == Approx(same["loss"]).epsilon(0.03));
         const Result predicted = trireme::testing::trireme(
-            2, {"predict", run.checkpoint_path(24), "--data=" + (folder / "valid.h5"),
-                "--output=" + (folder / "out.h5"), std::string("--train.precision=") + precision});
+            2, {"predict", run.checkpoint_path(24), "--data=" + (folder / "valid.h5").string(),
+                "--output=" + (folder / "out.h5").string(), std::string("--train.precision=") + precision});
         INFO(predicted.err);
         REQUIRE(predicted.status == 0);
         REQUIRE(read_shape(folder / "out.h5", "/output") == Shape{40, 4});
@@ -215,8 +215,9 @@ TEST_CASE("the average of the weights follows them, is saved, and is what evalua
     // A run without an average cannot be evaluated by it, one with it may be begun later.
     const Run plain = averaged.at(folder / "plain").with({{"train.ema", "0"}, {"train.eval_ema", "false"}});
     plain.expect(0, 0);
-    const Result refused = trireme::testing::trireme(
-        0, {"eval", plain.checkpoint_path(last), "--data=" + (folder / "valid.h5"), "--train.eval_ema=true"});
+    const Result refused =
+        trireme::testing::trireme(0, {"eval", plain.checkpoint_path(last),
+                                      "--data=" + (folder / "valid.h5").string(), "--train.eval_ema=true"});
     REQUIRE(refused.status == 3);
     REQUIRE_THAT(refused.err, contains("train.ema"));
     plain.with({{"train.ema", "0.9"}, {"train.epochs", "6"}}).expect(0, 0);
