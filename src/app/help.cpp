@@ -58,8 +58,8 @@ trireme train run.ini --train.batch=128 --optim.lr=3e-3
 - `#` and `;` start a comment at the beginning of a line or after a blank. A value with such marks in it is written in double
   quotes, in which `\"` stands for a quote and `\\` for a backslash.
 - Numbers have a decimal point under every locale. Truth values are `true` and `false` (also yes/no, on/off, 1/0).
-- A key stands once, except `model.layer`. The first `--model.layer` on the command line replaces the lines of the file;
-  `--model.layer="flatten | linear out=classes"` gives several at once.
+- A key stands once, except `model.layer` and `optim.rule`. The first `--model.layer` on the command line replaces the lines of the
+  file; `--model.layer="flatten | linear out=classes"` gives several at once.
 
 ```ini
 [data]
