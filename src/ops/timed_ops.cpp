@@ -75,6 +75,46 @@ public:
         const Timer timer(times_.others);
         ops_->layernorm_backward(args, dy, dx, d_gamma, d_beta, accumulate);
     }
+    void rmsnorm_forward(const RmsNorm& args) override {
+        const Timer timer(times_.others);
+        ops_->rmsnorm_forward(args);
+    }
+    void rmsnorm_backward(const RmsNorm& args, View dy, View dx, View d_gamma, bool accumulate) override {
+        const Timer timer(times_.others);
+        ops_->rmsnorm_backward(args, dy, dx, d_gamma, accumulate);
+    }
+    void embedding_forward(View ids, View table, std::int64_t first, View y) override {
+        const Timer timer(times_.others);
+        ops_->embedding_forward(ids, table, first, y);
+    }
+    void embedding_backward(View ids, View dy, std::int64_t first, View d_table, bool accumulate) override {
+        const Timer timer(times_.others);
+        ops_->embedding_backward(ids, dy, first, d_table, accumulate);
+    }
+    void add_row(View x, View row, View y) override {
+        const Timer timer(times_.others);
+        ops_->add_row(x, row, y);
+    }
+    void attention_forward(const Attention& args) override {
+        const Timer timer(times_.products);
+        ops_->attention_forward(args);
+    }
+    void attention_backward(const Attention& args, View dy, View dq, View dk, View dv) override {
+        const Timer timer(times_.products);
+        ops_->attention_backward(args, dy, dq, dk, dv);
+    }
+    void rotate(View x, std::int64_t first, float base, bool back, View y) override {
+        const Timer timer(times_.others);
+        ops_->rotate(x, first, base, back, y);
+    }
+    void gate_forward(View a, View b, View y) override {
+        const Timer timer(times_.others);
+        ops_->gate_forward(a, b, y);
+    }
+    void gate_backward(View a, View b, View dy, View da, View db) override {
+        const Timer timer(times_.others);
+        ops_->gate_backward(a, b, dy, da, db);
+    }
     void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) override {
         const Timer timer(times_.others);
         ops_->dropout(stream, first, p, x, y);
@@ -82,6 +122,18 @@ public:
     void cross_entropy(const CrossEntropy& args) override {
         const Timer timer(times_.others);
         ops_->cross_entropy(args);
+    }
+    void split_cross_entropy_maximum(const SplitCrossEntropy& args) override {
+        const Timer timer(times_.others);
+        ops_->split_cross_entropy_maximum(args);
+    }
+    void split_cross_entropy_sums(const SplitCrossEntropy& args) override {
+        const Timer timer(times_.others);
+        ops_->split_cross_entropy_sums(args);
+    }
+    void split_cross_entropy_finish(const SplitCrossEntropy& args) override {
+        const Timer timer(times_.others);
+        ops_->split_cross_entropy_finish(args);
     }
     void mean_squared_error(const Regression& args) override {
         const Timer timer(times_.others);

@@ -89,6 +89,24 @@ struct CrossEntropy {
     LossSums sums;
 };
 
+/// Cross-entropy over classes that are split over ranks: this rank has the logits of classes [first, first +
+/// C). Three steps, with a reduction over the ranks after the first (maximum, by max) and the second (sums,
+/// by sum; winner, by min), so that no rank ever holds the whole rows.
+struct SplitCrossEntropy {
+    View logits;               ///< [N, C]
+    View labels;               ///< [N] i32, of all classes
+    std::int64_t first = 0;    ///< this rank's first class
+    std::int64_t classes = 0;  ///< of all ranks
+    float label_smoothing = 0;
+    std::int32_t ignore_index = -100;
+    float gradient_scale = 1;
+    View d_logits;  ///< [N, C] or absent; may be the logits themselves
+    LossSums sums;  ///< of whole rows: the same on every rank
+    View maximum;   ///< [N] f32: the rows' maxima
+    View row_sums;  ///< [N, 3] f32: Σ exp(x - maximum), the label's logit (0 on other ranks), Σ x
+    View winner;    ///< [N] i32: the first class that has the maximum; the largest i32 where none here has it
+};
+
 /// Per sample the mean over its k outputs; the sum over samples goes to sums.loss.
 struct Regression {
     View prediction;  ///< [N, K]
@@ -112,6 +130,29 @@ struct LayerNorm {
     View gamma, beta;  ///< [C]
     float eps = 1e-5F;
     View mean, inv_std;  ///< [rows] f32: set by forward, read by backward
+};
+
+/// RMSNorm (Zhang and Sennrich 2019): y = gamma·x / √(mean(x²) + eps), row by row.
+struct RmsNorm {
+    View x, y;   ///< [rows, C]
+    View gamma;  ///< [C]
+    float eps = 1e-5F;
+    View inv_rms;  ///< [rows] f32: set by forward, read by backward
+};
+
+/// Scaled dot-product attention (Vaswani et al. 2017) of n sequences of t positions, each query head with its
+/// share of the key heads (grouped queries, Ainslie et al. 2023): head h reads key head h / (heads /
+/// kv_heads). Computed in tiles with a running softmax (Milakov and Gimelshein 2018; Dao et al. 2022): no
+/// matrix of t x t is ever held.
+struct Attention {
+    std::int64_t n = 0, t = 0, heads = 1, kv_heads = 1, d = 1;
+    bool causal = true;  ///< position i sees positions 0 ... i
+    float scale = 1;     ///< on q·k, usually 1/√d
+    View q;              ///< [n, t, heads, d]
+    View k, v;           ///< [n, t, kv_heads, d], of q's type
+    View y;              ///< [n, t, heads, d], of q's type
+    View log_sums;  ///< [n, heads, t] f32: log Σ exp of the scaled scores; set by forward where it is there,
+                    ///< read by backward
 };
 
 /// What every optimizer pass is about: an interval of the arena. All views have the same count.
@@ -204,11 +245,39 @@ public:
     virtual void layernorm_backward(const LayerNorm& args, View dy, View dx, View d_gamma, View d_beta,
                                     bool accumulate) = 0;
 
+    virtual void rmsnorm_forward(const RmsNorm& args) = 0;
+    /// dx may be dy.
+    virtual void rmsnorm_backward(const RmsNorm& args, View dy, View dx, View d_gamma, bool accumulate) = 0;
+
+    /// y[i, :] = table[ids[i] - first, :], zeros where that is no row of the table (another rank has it).
+    /// ids [n] i32, table [rows, C], y [n, C].
+    virtual void embedding_forward(View ids, View table, std::int64_t first, View y) = 0;
+    /// d_table[ids[i] - first, :] (+)= dy[i, :], added in the order of i. d_table [rows, C] f32.
+    virtual void embedding_backward(View ids, View dy, std::int64_t first, View d_table, bool accumulate) = 0;
+    /// y[r, :] = x[r, :] + row. x, y [rows, C], row [C]; y may be x. (The gradient of row is sum_rows of dy.)
+    virtual void add_row(View x, View row, View y) = 0;
+
+    virtual void attention_forward(const Attention& args) = 0;
+    /// With args as they were in forward, y and log_sums filled. dq as q, dk and dv as k; dq may be dy.
+    virtual void attention_backward(const Attention& args, View dy, View dq, View dk, View dv) = 0;
+    /// Rotary positions (Su et al. 2021): in each head of x [n, t, heads, d] the pair (i, i + d/2) turns by
+    /// the angle position·base^(-2i/d); `back` turns the other way (the backward pass). Position of row r:
+    /// first + r mod t. y may be x.
+    virtual void rotate(View x, std::int64_t first, float base, bool back, View y) = 0;
+
+    /// y = silu(a)·b (SwiGLU's gate, Shazeer 2020). y may be a or b.
+    virtual void gate_forward(View a, View b, View y) = 0;
+    /// da = dy·b·silu'(a), db = dy·silu(a). da or db may be dy, and either may be a or b.
+    virtual void gate_backward(View a, View b, View dy, View da, View db) = 0;
+
     /// y_i = x_i / (1-p) where word(first + i) says keep, else 0. The same call with dy, dx is its backward.
     /// y may be x. Element i of the view is element `first + i` of the stream.
     virtual void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) = 0;
 
     virtual void cross_entropy(const CrossEntropy& args) = 0;
+    virtual void split_cross_entropy_maximum(const SplitCrossEntropy& args) = 0;  ///< sets maximum
+    virtual void split_cross_entropy_sums(const SplitCrossEntropy& args) = 0;    ///< sets row_sums and winner
+    virtual void split_cross_entropy_finish(const SplitCrossEntropy& args) = 0;  ///< adds sums, sets d_logits
     /// Squared error. correct receives the mean |error| over K, summed over samples.
     virtual void mean_squared_error(const Regression& args) = 0;
     /// Binary cross-entropy on logits; targets in [0, 1]. correct receives the outputs on the right side of

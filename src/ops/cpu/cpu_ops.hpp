@@ -66,9 +66,25 @@ public:
     void layernorm_backward(const LayerNorm& args, View dy, View dx, View d_gamma, View d_beta,
                             bool accumulate) override;
 
+    void rmsnorm_forward(const RmsNorm& args) override;
+    void rmsnorm_backward(const RmsNorm& args, View dy, View dx, View d_gamma, bool accumulate) override;
+
+    void embedding_forward(View ids, View table, std::int64_t first, View y) override;
+    void embedding_backward(View ids, View dy, std::int64_t first, View d_table, bool accumulate) override;
+    void add_row(View x, View row, View y) override;
+
+    void attention_forward(const Attention& args) override;
+    void attention_backward(const Attention& args, View dy, View dq, View dk, View dv) override;
+    void rotate(View x, std::int64_t first, float base, bool back, View y) override;
+    void gate_forward(View a, View b, View y) override;
+    void gate_backward(View a, View b, View dy, View da, View db) override;
+
     void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) override;
 
     void cross_entropy(const CrossEntropy& args) override;
+    void split_cross_entropy_maximum(const SplitCrossEntropy& args) override;
+    void split_cross_entropy_sums(const SplitCrossEntropy& args) override;
+    void split_cross_entropy_finish(const SplitCrossEntropy& args) override;
     void mean_squared_error(const Regression& args) override;
     void binary_cross_entropy(const Regression& args) override;
 
