@@ -123,10 +123,27 @@ std::vector<Item> items_of(const ParameterTable& table, const Column& column, co
                            bool with_statistics) {
     std::vector<Item> items;
     for (const Parameter& parameter : table.all())
-        if (with_statistics || parameter.role == Role::weight)
-            items.push_back(
-                {group + "/" + parameter.name, &parameter, column.range(parameter.place).as<float>()});
+        if (with_statistics || parameter.role == Role::weight) {
+            const Range held = column.held(parameter.place);
+            const std::int64_t origin = held.empty() ? 0 : parameter.place.begin;
+            items.push_back({group + "/" + parameter.name,
+                             &parameter,
+                             {held.begin - origin, held.end - origin},
+                             column.range(held).as<float>()});
+        }
     return items;
+}
+
+void read_part(const io::Dataset& dataset, const Item& item, Range local) {
+    for (const Strip& strip : strips_of(*item.parameter, local))
+        dataset.read_flat({strip.whole, strip.whole + strip.count}, DType::f32,
+                          item.at + (strip.local - item.local.begin));
+}
+
+void write_part(io::Dataset& dataset, const Item& item, Range local) {
+    for (const Strip& strip : strips_of(*item.parameter, local))
+        dataset.write_flat({strip.whole, strip.whole + strip.count}, DType::f32,
+                           item.at + (strip.local - item.local.begin));
 }
 
 std::vector<Item> items_of(const ParameterTable& table, const Arena& arena) {

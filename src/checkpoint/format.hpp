@@ -14,13 +14,19 @@ namespace trireme::checkpoint {
 inline constexpr const char* format_name = "trireme-checkpoint";
 inline constexpr std::int64_t format_version = 1;
 
-/// One parameter in one column: a data set of the file in the parameter's whole shape, an interval of the
-/// arena here.
+/// One parameter in one column: a data set of the file in the parameter's whole shape, and what of it lies
+/// here.
 struct Item {
-    std::string dataset;         ///< "/model/0.linear.weight", "/optim/m/0.linear.weight"
-    const Parameter* parameter;  ///< its part is what this rank holds
-    float* part;                 ///< where that part lies
+    std::string dataset;  ///< "/model/0.linear.weight", "/optim/m/0.linear.weight"
+    const Parameter* parameter;
+    Range local;  ///< the elements of the parameter's local part that this column holds
+    float* at;    ///< where they lie
 };
+
+/// Elements [local) of an item's parameter, which are part of item.local: from or to the file, whose data set
+/// has the whole shape.
+void read_part(const io::Dataset& dataset, const Item& item, Range local);
+void write_part(io::Dataset& dataset, const Item& item, Range local);
 
 /// The data sets of one column, in the order of the table.
 std::vector<Item> items_of(const ParameterTable& table, const Column& column, const std::string& group,

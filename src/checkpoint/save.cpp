@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <compare>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -69,63 +70,84 @@ std::string folder_of(const std::string& path) {
 struct Piece {
     Item item;
     bool shared = false;  ///< written by all ranks together; otherwise by rank 0 alone
-    Range mine;           ///< the elements of the flattened whole that this rank writes of a shared one
-    const float* mine_at() const { return item.part + (mine.begin - item.parameter->part.begin); }
+    Range mine;           ///< the elements of the local part that this rank writes of a shared one
 };
 
-/// The parts of every parameter that every rank holds: [rank * parameters + parameter]. Collective.
-std::vector<Range> gather_parts(Communicator& comm, const ParameterTable& table) {
-    const auto parameters = static_cast<std::size_t>(table.count());
-    std::vector<std::int64_t> mine, all(2 * parameters * static_cast<std::size_t>(comm.size()));
-    for (const Parameter& parameter : table.all())
-        mine.insert(mine.end(), {parameter.part.begin, parameter.part.end});
-    comm.all_gather(view_of(mine.data(), Shape{static_cast<std::int64_t>(mine.size())}),
-                    view_of(all.data(), Shape{static_cast<std::int64_t>(all.size())}));
-    std::vector<Range> parts(all.size() / 2);
-    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = {all[2 * i], all[2 * i + 1]};
-    return parts;
+/// What a rank holds of an item: a slice along an axis, and an interval of the slice's elements.
+struct Holding {
+    std::int64_t axis = 0, begin = 0, end = 0, from = 0, to = 0;
+    friend auto operator<=>(const Holding&, const Holding&) = default;
+};
+
+Holding holding_of(const Item& item) {
+    const Shape& shape = item.parameter->shape;
+    if (item.local.empty() && shape.count() > 0) return {};
+    const Slice slice = item.parameter->slice.value_or(Slice{0, {0, shape.rank() > 0 ? shape[0] : 1}});
+    return {slice.axis, slice.range.begin, slice.range.end, item.local.begin, item.local.end};
+}
+
+/// What every rank holds of every item: [rank * items + item]. Collective.
+std::vector<Holding> gather_holdings(Communicator& comm, const std::vector<Item>& items) {
+    std::vector<Holding> mine, all(items.size() * static_cast<std::size_t>(comm.size()));
+    for (const Item& item : items) mine.push_back(holding_of(item));
+    static_assert(sizeof(Holding) == 5 * sizeof(std::int64_t));
+    const auto view = [](std::vector<Holding>& list) {
+        return view_of(reinterpret_cast<std::int64_t*>(list.data()),
+                       Shape{static_cast<std::int64_t>(5 * list.size())});
+    };
+    comm.all_gather(view(mine), view(all));
+    return all;
 }
 
 /// @throws Error when the parts that the ranks hold leave out or overlap elements of the whole.
-void check_cover(const Parameter& parameter, std::vector<Range> parts) {
-    std::sort(parts.begin(), parts.end(), [](Range a, Range b) { return a.begin < b.begin; });
+void check_cover(const Parameter& parameter, std::vector<Holding> parts) {
+    std::sort(parts.begin(), parts.end());
     parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
-    std::int64_t covered = 0;
-    for (const Range part : parts) {
-        if (part.begin != covered) break;
-        covered = part.end;
+    const Shape& shape = parameter.shape;
+    std::int64_t along = 0;  // how far the slices reach along their axis
+    bool whole = true;
+    for (std::size_t i = 0; i < parts.size() && whole;) {
+        const Holding& slice = parts[i];
+        if (slice.begin == slice.end) {
+            ++i;
+            continue;
+        }
+        Shape extents = shape;
+        if (shape.rank() > 0) extents[static_cast<int>(slice.axis)] = slice.end - slice.begin;
+        std::int64_t covered = 0;
+        for (; i < parts.size() && parts[i].axis == slice.axis && parts[i].begin == slice.begin; ++i) {
+            whole = whole && parts[i].end == slice.end && parts[i].from == covered;
+            covered = parts[i].to;
+        }
+        whole = whole && slice.begin == along && covered == extents.count();
+        along = slice.end;
     }
-    const std::int64_t count = parameter.shape.count();
-    if (covered != count || parts.back().end != count)
+    const std::int64_t axis = parts.back().axis;
+    const std::int64_t extent = shape.rank() > 0 ? shape[static_cast<int>(axis)] : 1;
+    if (!whole || (shape.count() > 0 && along != extent))
         throw Error(Status::failed,
                     "the ranks do not hold parameter " + parameter.name + " as parts of one whole of " +
-                        std::to_string(count) + " elements",
+                        std::to_string(shape.count()) + " elements",
                     Scope::all_ranks);
 }
 
-/// Ranks that hold the same part of a parameter divide it evenly among them. Collective.
+/// Ranks that hold the same of an item divide it evenly among them. Collective.
 std::vector<Piece> divide(Communicator& comm, const ParameterTable& table, const Arena& arena,
                           std::int64_t parallel_from_elements) {
-    const std::vector<Range> parts = gather_parts(comm, table);
-    const auto ranks = static_cast<std::size_t>(comm.size()),
-               parameters = static_cast<std::size_t>(table.count());
-    std::vector<Range> mine(parameters);
-    std::vector<bool> shared(parameters);
-    for (std::size_t p = 0; p < parameters; ++p) {
-        const Parameter& parameter = table.all()[p];
-        std::vector<Range> held(ranks);
-        for (std::size_t r = 0; r < ranks; ++r) held[r] = parts[r * parameters + p];
-        check_cover(parameter, held);
-        const auto here = held.begin() + comm.rank();
-        mine[p] = part_of(*here, std::count(held.begin(), held.end(), *here),
-                          std::count(held.begin(), here, *here));
-        const std::int64_t count = parameter.shape.count();
-        shared[p] = ranks > 1 && (count >= parallel_from_elements || held[0].size() != count);
-    }
+    std::vector<Item> items = checkpoint::items_of(table, arena);
+    const std::vector<Holding> holdings = gather_holdings(comm, items);
+    const auto ranks = static_cast<std::size_t>(comm.size());
     std::vector<Piece> pieces;
-    for (Item& item : checkpoint::items_of(table, arena)) {
-        const auto p = static_cast<std::size_t>(item.parameter - table.all().data());
-        pieces.push_back({std::move(item), shared[p], mine[p]});
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        std::vector<Holding> held(ranks);
+        for (std::size_t r = 0; r < ranks; ++r) held[r] = holdings[r * items.size() + i];
+        check_cover(*items[i].parameter, held);
+        const auto here = held.begin() + comm.rank();
+        const Range mine = part_of({here->from, here->to}, std::count(held.begin(), held.end(), *here),
+                                   std::count(held.begin(), here, *here));
+        const std::int64_t count = items[i].parameter->shape.count();
+        const bool alone = held[0].to - held[0].from == count && count < parallel_from_elements;
+        pieces.push_back({std::move(items[i]), ranks > 1 && !alone, mine});
     }
     return pieces;
 }
@@ -154,7 +176,7 @@ void write_alone(const std::string& path, const Arena& arena, const CheckpointMe
     for (const Piece& piece : pieces) {
         const Shape& shape = piece.item.parameter->shape;
         io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);
-        if (!piece.shared) dataset.write_flat({0, shape.count()}, DType::f32, piece.item.part);
+        if (!piece.shared) checkpoint::write_part(dataset, piece.item, piece.item.local);
     }
     file.close();
     space.reserve(static_cast<std::int64_t>(fs::file_size(path)), 0);
@@ -200,7 +222,7 @@ void write_together(Communicator& comm, const std::string& path, const std::vect
     auto dataset = datasets.begin();
     for (const Piece& piece : pieces) {
         if (!piece.shared) continue;
-        attempt([&] { dataset->write_flat(piece.mine, DType::f32, piece.mine_at()); });
+        attempt([&] { checkpoint::write_part(*dataset, piece.item, piece.mine); });
         ++dataset;
     }
     datasets.clear();

@@ -16,10 +16,7 @@ std::vector<LayerSpec> specs_from(const std::vector<std::string>& lines) {
 
 /// He et al. 2015: normal with variance 2/fan_in. Glorot and Bengio 2010: uniform within
 /// √(6/(fan_in+fan_out)).
-void fill_initial(Ops& ops, const Parameter& parameter, int number, std::uint64_t seed, View weight) {
-    const RandomStream stream(seed, Purpose::init, static_cast<std::uint64_t>(number));
-    const std::int64_t first = parameter.part.begin;
-    const Init& init = parameter.init;
+void fill_initial(Ops& ops, const Init& init, const RandomStream& stream, std::int64_t first, View weight) {
     switch (init.kind) {
         case InitKind::kaiming:
             ops.fill_normal(stream, first, 0, std::sqrt(2.0F / static_cast<float>(init.fan_in)), weight);
@@ -120,8 +117,15 @@ void Model::run_loss(LaneContext& lane, View output, View y, View d_output, floa
 }
 
 void Model::initialize(Ops& ops, const Column& weights, std::uint64_t seed) const {
-    for (ParameterId id = 0; id < table_.count(); ++id)
-        fill_initial(ops, table_[id], id, seed, weights.of(table_[id]));
+    for (ParameterId id = 0; id < table_.count(); ++id) {
+        const Parameter& parameter = table_[id];
+        const RandomStream stream(seed, Purpose::init, static_cast<std::uint64_t>(id));
+        const Range held = weights.held(parameter.place);
+        const std::int64_t origin = parameter.place.begin;
+        for (const Strip& strip : strips_of(parameter, {held.begin - origin, held.end - origin}))
+            fill_initial(ops, parameter.init, stream, strip.whole,
+                         weights.range({origin + strip.local, origin + strip.local + strip.count}));
+    }
 }
 
 Work Model::work(std::int64_t samples) const {

@@ -10,13 +10,36 @@ constexpr std::int64_t alignment =
     16;  // elements: 64 bytes of float32, one cache line, four 16-byte accesses
 }
 
+Shape Parameter::local() const {
+    if (!held) return {0};
+    Shape extents = shape;
+    if (slice) extents[slice->axis] = slice->range.size();
+    return extents;
+}
+
+std::vector<Strip> strips_of(const Parameter& parameter, Range local) {
+    if (local.empty()) return {};
+    const Slice slice =
+        parameter.slice.value_or(Slice{0, {0, parameter.shape.rank() > 0 ? parameter.shape[0] : 1}});
+    std::int64_t inner = 1;  // elements of one step along the axis
+    for (int axis = slice.axis + 1; axis < parameter.shape.rank(); ++axis) inner *= parameter.shape[axis];
+    const std::int64_t extent = parameter.shape.rank() > 0 ? parameter.shape[slice.axis] : 1;
+    const std::int64_t length = slice.range.size() * inner, stride = extent * inner;
+    std::vector<Strip> strips;
+    for (std::int64_t at = local.begin; at < local.end;) {
+        const std::int64_t within = at % length, count = std::min(length - within, local.end - at);
+        strips.push_back({at / length * stride + slice.range.begin * inner + within, at, count});
+        at += count;
+    }
+    return strips;
+}
+
 ParameterId ParameterTable::add(Parameter parameter) {
     const bool taken = std::any_of(parameters_.begin(), parameters_.end(),
                                    [&](const Parameter& other) { return other.name == parameter.name; });
     if (taken)
         throw usage_error("two parameters are called " + parameter.name +
                           ": give the layers different names");
-    if (parameter.part.empty()) parameter.part = {0, parameter.shape.count()};
     parameters_.push_back(std::move(parameter));
     return count() - 1;
 }
@@ -29,7 +52,7 @@ void ParameterTable::lay_out() {
     std::int64_t offset = 0;
     for (const ParameterId id : order_) {
         Parameter& parameter = parameters_[static_cast<std::size_t>(id)];
-        parameter.place = {offset, offset + parameter.part.size()};
+        parameter.place = {offset, offset + parameter.local_count()};
         offset = round_up(parameter.place.end, alignment);
     }
     arena_size_ = offset;
@@ -49,7 +72,7 @@ std::int64_t ParameterTable::finished_after(ParameterId id) const {
 std::int64_t ParameterTable::weight_count() const {
     std::int64_t total = 0;
     for (const Parameter& parameter : parameters_)
-        if (parameter.role == Role::weight) total += parameter.part.size();
+        if (parameter.role == Role::weight) total += parameter.shape.count();
     return total;
 }
 

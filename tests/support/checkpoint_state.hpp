@@ -30,9 +30,9 @@ inline ParameterTable small_table(const StateOptions& options) {
         parameter.shape = shape;
         parameter.role = role;
         if (shape.rank() > 0 && shape[0] >= options.shards) {
-            const Range rows = part_of({0, shape[0]}, options.shards, options.shard);
-            const std::int64_t row = shape.inner().count();
-            parameter.part = {rows.begin * row, rows.end * row};
+            // The last axis of the matrix, the first of everything else.
+            const int axis = shape == Shape{width, 7} && options.shards > 1 ? 1 : 0;
+            parameter.slice = Slice{axis, part_of({0, shape[axis]}, options.shards, options.shard)};
         }
         table.add(parameter);
     };
@@ -84,8 +84,9 @@ private:
             for (std::size_t p = 0; p < table.all().size(); ++p) {
                 const Parameter& parameter = table.all()[p];
                 float* here = values.range(parameter.place).as<float>();
-                for (std::int64_t i = 0; i < parameter.part.size(); ++i)
-                    visit(column, p, parameter.part.begin + i, here[i]);
+                for (const Strip& strip : strips_of(parameter, {0, parameter.local_count()}))
+                    for (std::int64_t i = 0; i < strip.count; ++i)
+                        visit(column, p, strip.whole + i, here[strip.local + i]);
             }
         }
     }

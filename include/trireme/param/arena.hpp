@@ -13,28 +13,32 @@
 
 namespace trireme {
 
-/// One flat buffer laid out by the table.
+/// One flat buffer laid out by the table: all of the arena, or the pieces of it that this rank owns.
 class Column {
 public:
     Column(Device& device, const ParameterTable& table, std::string name, DType dtype = DType::f32)
-        : name_(std::move(name)),
-          size_(table.arena_size()),
-          dtype_(dtype),
-          buffer_(device, static_cast<std::size_t>(table.arena_size()) * size_of(dtype)) {}
+        : Column(device, std::vector<Range>{{0, table.arena_size()}}, std::move(name), dtype) {}
+    /// `pieces`: in arena order.
+    Column(Device& device, std::vector<Range> pieces, std::string name, DType dtype = DType::f32);
 
     const std::string& name() const { return name_; }
     DType dtype() const { return dtype_; }
-    View whole() const { return {at(0), dtype_, Shape{size_}}; }
-    View range(Range r) const { return {at(r.begin), dtype_, Shape{r.size()}}; }
-    /// The parameter in its shape.
-    View of(const Parameter& p) const { return {at(p.place.begin), dtype_, p.shape}; }
+    const std::vector<Range>& pieces() const { return pieces_; }
+    /// Everything that is there, one piece after the other.
+    View whole() const { return {buffer_.data(), dtype_, Shape{size_}}; }
+    /// An interval of the arena, which lies within one piece.
+    View range(Range r) const { return {at(r), dtype_, Shape{r.size()}}; }
+    /// The parameter in the shape of its local part; all of it must be there.
+    View of(const Parameter& p) const { return {at(p.place), dtype_, p.local()}; }
+    /// What is there of an interval of the arena: at most one stretch, since no parameter spans two pieces.
+    Range held(Range place) const;
+    std::size_t bytes() const { return buffer_.bytes(); }
 
 private:
-    void* at(std::int64_t element) const {
-        return buffer_.as<char>() + static_cast<std::size_t>(element) * size_of(dtype_);
-    }
+    void* at(Range r) const;
 
     std::string name_;
+    std::vector<Range> pieces_;
     std::int64_t size_;
     DType dtype_;
     Buffer buffer_;

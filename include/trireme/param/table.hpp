@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +25,36 @@ struct Init {
     std::int64_t fan_out = 1;
 };
 
+/// An interval along one axis of a parameter: what one rank of a tensor-parallel group holds of it.
+struct Slice {
+    int axis = 0;
+    Range range{};
+};
+
 struct Parameter {
     std::string name;  ///< "3.conv.weight"
     Shape shape;       ///< whole, unsharded
     Role role = Role::weight;
     bool decay = false;  ///< weight decay applies (matrices and kernels)
     Init init{};
-    float average = 0.1F;  ///< statistic: how far it follows one step
-    Range part{};          ///< the interval of the flattened whole that is held here
-    Range place{};         ///< where that part lies in the arena; set by ParameterTable::lay_out
+    float average = 0.1F;          ///< statistic: how far it follows one step
+    std::optional<Slice> slice{};  ///< what this rank's model holds of it; absent: everything
+    bool held = true;              ///< false: another stage of the pipeline has it
+    bool counted = true;           ///< false: a copy, which another rank counts in sums over all parameters
+    Range place{};                 ///< where it lies in the arena; set by ParameterTable::lay_out
+
+    /// Extents of the part that is held here; [0] where it is not.
+    Shape local() const;
+    std::int64_t local_count() const { return local().count(); }
 };
+
+/// Elements [local, local + count) of a rank's part, which are elements [whole, whole + count) of the whole.
+struct Strip {
+    std::int64_t whole = 0, local = 0, count = 0;
+};
+/// The strips that an interval of the local part is made of: one where the slice is along the outermost
+/// axis.
+std::vector<Strip> strips_of(const Parameter& parameter, Range local);
 
 using ParameterId = int;
 
@@ -57,7 +78,7 @@ public:
     int count() const { return static_cast<int>(parameters_.size()); }
     /// Elements of one arena column, gaps included.
     std::int64_t arena_size() const { return arena_size_; }
-    /// Elements of all weights, gaps and statistics excluded.
+    /// Elements of all weights of the whole model, gaps and statistics excluded.
     std::int64_t weight_count() const;
     /// Everything below this arena offset is finished once backward is through with parameter `id` and all
     /// later ones.
