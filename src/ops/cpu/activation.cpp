@@ -1,8 +1,11 @@
 // Activations: relu and derivatives that need the output alone in loops of our own, the others through the
-// library.
+// library, which gets float32.
+#include <algorithm>
+
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -32,6 +35,8 @@ void backward_from_output(Activation kind, const float* y, const float* dy, floa
             for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i];
     }
 }
+
+constexpr std::int64_t library_piece = std::int64_t{1} << 16;
 
 dnnl::memory::desc flat(std::int64_t n) {
     return {{n}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
@@ -70,30 +75,68 @@ void CpuOps::eltwise_backward(Activation kind, std::int64_t n, float* x, float* 
     run(cached, {x, dy, dx});
 }
 
+// x and y 16-bit or not: pieces of library_piece elements, which stay in cache between conversion and
+// library.
+void CpuOps::eltwise(Activation kind, std::int64_t n, const Reals& x, const Reals& y) {
+    if (x.is_float() && y.is_float())
+        return eltwise(kind, n, static_cast<float*>(x.at(0)), static_cast<float*>(y.at(0)));
+    for (std::int64_t first = 0; first < n; first += library_piece) {
+        const std::int64_t count = std::min(library_piece, n - first);
+        Wide from(x, first, count), to(y, first, count);
+        Wide::place(wide_scratch_, {&from, &to});
+        from.load(threads_);
+        eltwise(kind, count, from.floats(), to.floats());
+        to.store(threads_);
+    }
+}
+
+void CpuOps::eltwise_backward(Activation kind, std::int64_t n, const Reals& x, const Reals& dy,
+                              const Reals& dx) {
+    if (x.is_float() && dy.is_float() && dx.is_float())
+        return eltwise_backward(kind, n, static_cast<float*>(x.at(0)), static_cast<float*>(dy.at(0)),
+                                static_cast<float*>(dx.at(0)));
+    for (std::int64_t first = 0; first < n; first += library_piece) {
+        const std::int64_t count = std::min(library_piece, n - first);
+        Wide source(x, first, count), from(dy, first, count), to(dx, first, count);
+        Wide::place(wide_scratch_, {&source, &from, &to});
+        source.load(threads_);
+        from.load(threads_);
+        eltwise_backward(kind, count, source.floats(), from.floats(), to.floats());
+        to.store(threads_);
+    }
+}
+
 void CpuOps::activation_forward(Activation kind, View x, View y) {
     const std::int64_t n = y.count();
-    float* from = floats(x, n, "activation");
-    float* to = floats(y, n, "activation");
+    const Reals from(x, n, "activation"), to(y, n, "activation");
     if (n == 0) return;
     if (kind == Activation::none) return copy(x, y);
     if (kind != Activation::relu) return eltwise(kind, n, from, to);
-    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
-        relu(from + begin, to + begin, end - begin);
+    const std::int64_t piece = from.is_float() && to.is_float() ? element_block : stretch;
+    for_blocks(threads_, n, n, piece, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
+        Stretch in, out;
+        relu(from.load(begin, end - begin, in), to.place(begin, out), end - begin);
+        to.store(begin, end - begin, out);
     });
 }
 
 void CpuOps::activation_backward(Activation kind, View x, View y, View dy, View dx) {
     const std::int64_t n = dx.count();
-    float* from = floats(dy, n, "activation backward");
-    float* to = floats(dx, n, "activation backward");
+    const Reals from(dy, n, "activation backward"), to(dx, n, "activation backward");
     if (n == 0) return;
     if (kind == Activation::none) return copy(dy, dx);
     if (!derivative_from_output(kind))
-        return eltwise_backward(kind, n, floats(x, n, "activation backward"), from, to);
-    const float* output = floats(y, n, "activation backward");
-    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
-        backward_from_output(kind, output + begin, from + begin, to + begin, end - begin);
-    });
+        return eltwise_backward(kind, n, Reals(x, n, "activation backward"), from, to);
+    const Reals output(y, n, "activation backward");
+    const bool float_only = output.is_float() && from.is_float() && to.is_float();
+    for_blocks(threads_, n, n, float_only ? element_block : stretch,
+               [=](std::int64_t, std::int64_t begin, std::int64_t end) {
+                   Stretch out, gradient, result;
+                   backward_from_output(kind, output.load(begin, end - begin, out),
+                                        from.load(begin, end - begin, gradient), to.place(begin, result),
+                                        end - begin);
+                   to.store(begin, end - begin, result);
+               });
 }
 
 }  // namespace trireme::cpu

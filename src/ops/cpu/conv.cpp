@@ -1,11 +1,11 @@
 // Convolution through the library, on channels-last activations as they are. Kernels are kept as [O,
 // C/groups, KH, KW] and reordered to what the primitive prefers, which costs little beside the convolution
-// itself.
+// itself. 16-bit convolutions for which the processor or the library has no fast code go by way of float32.
 #include <algorithm>
-#include <string_view>
 
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
+#include "ops/cpu/wide.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -13,7 +13,10 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-constexpr auto f32 = memory::data_type::f32;
+/// Element types of a convolution's tensors; biases are float32.
+struct Types {
+    DType x, kernel, y;
+};
 
 /// Memory as callers have it.
 struct Layouts {
@@ -25,39 +28,53 @@ memory::dims kernel_extents(const Window& w) {
     return {w.groups, w.out / w.groups, w.c / w.groups, w.kernel_h, w.kernel_w};
 }
 
-Layouts plain_layouts(const Window& w) {
-    return {{{w.n, w.c, w.h, w.w}, f32, Tag::nhwc},
-            {kernel_extents(w), f32, w.groups == 1 ? Tag::oihw : Tag::goihw},
-            {{w.out}, f32, Tag::a},
-            {{w.n, w.out, w.out_h(), w.out_w()}, f32, Tag::nhwc}};
+Layouts plain_layouts(const Window& w, const Types& types) {
+    return {{{w.n, w.c, w.h, w.w}, data_type_of(types.x), Tag::nhwc},
+            {kernel_extents(w), data_type_of(types.kernel), w.groups == 1 ? Tag::oihw : Tag::goihw},
+            {{w.out}, memory::data_type::f32, Tag::a},
+            {{w.n, w.out, w.out_h(), w.out_w()}, data_type_of(types.y), Tag::nhwc}};
 }
 
 /// The shape for the library: the kernel's layout is its own choice, the activations' only where
 /// `any_layout`.
-ConvShape conv_shape(const Window& w, bool bias, bool any_layout) {
-    const Layouts plain = plain_layouts(w);
-    const auto open = [](const memory::dims& dims) { return memory::desc(dims, f32, Tag::any); };
-    return {any_layout ? open({w.n, w.c, w.h, w.w}) : plain.x,
-            open(kernel_extents(w)),
+ConvShape conv_shape(const Window& w, const Types& types, bool bias, bool any_layout) {
+    const Layouts plain = plain_layouts(w, types);
+    const auto open = [](const memory::dims& dims, DType type) {
+        return memory::desc(dims, data_type_of(type), Tag::any);
+    };
+    return {any_layout ? open({w.n, w.c, w.h, w.w}, types.x) : plain.x,
+            open(kernel_extents(w), types.kernel),
             bias ? plain.bias : memory::desc(),
-            any_layout ? open({w.n, w.out, w.out_h(), w.out_w()}) : plain.y,
+            any_layout ? open({w.n, w.out, w.out_h(), w.out_w()}, types.y) : plain.y,
             {w.stride_h, w.stride_w},
             {w.dilation_h - 1, w.dilation_w - 1},
             {w.padding_h, w.padding_w}};
 }
 
-template <class Desc>
-bool is_reference(const Desc& desc) {
-    return std::string_view(desc.impl_info_str()).find("ref") != std::string_view::npos;
+/// The primitive over channels-last memory, or over the library's own layout where it has only reference code
+/// for the former. make(any_layout) makes one.
+template <class Make>
+auto best(const Make& make) {
+    auto plain = make(false);
+    if (!is_reference(plain)) return plain;
+    return make(true);
 }
 
-/// The primitive over channels-last memory, or over the library's own layout where it has only reference code
-/// for the former.
+/// As best(), for the two backward primitives: make(shape, forward) makes one.
 template <class Make>
-auto best(const Window& window, bool bias, const Make& make) {
-    auto plain = make(conv_shape(window, bias, false));
-    if (!is_reference(plain)) return plain;
-    return make(conv_shape(window, bias, true));
+auto best_backward(const OneDnn& library, const PlanKey& key, const Types& types, const Make& make) {
+    const Types one{key.operands, key.operands, key.operands};
+    return best([&](bool any_layout) {
+        return make(conv_shape(key.window, types, false, any_layout),
+                    forward_conv(library, conv_shape(key.window, one, false, any_layout), Activation::none,
+                                 ForwardKernel::library_choice));
+    });
+}
+
+/// True where converting to float32 is better than this primitive.
+template <class Desc>
+bool better_in_float32(const PlanKey& key, const Desc& desc) {
+    return key.operands != DType::f32 && is_reference(desc);
 }
 
 // The library's first choice is its batch-reduce kernel; measured on AVX-512, the older direct kernels are up
@@ -105,11 +122,14 @@ struct Output {
 
 Plan forward_plan(const OneDnn& library, const PlanKey& key) {
     const Window& w = key.window;
-    const ForwardConv desc = best(w, key.bias, [&](const ConvShape& shape) {
-        return forward_conv(library, shape, key.activation, forward_kernel(w));
+    const Types types{key.operands, key.operands, key.result};
+    const ForwardConv desc = best([&](bool any_layout) {
+        return forward_conv(library, conv_shape(w, types, key.bias, any_layout), key.activation,
+                            forward_kernel(w));
     });
-    const Layouts plain = plain_layouts(w);
+    const Layouts plain = plain_layouts(w, types);
     Plan plan;
+    if (better_in_float32(key, desc)) return plan;
     const int x = input(plan, library, plain.x, desc.src_desc(), 0);
     const int kernel = input(plan, library, plain.kernel, desc.weights_desc(), 1);
     const Output y(plan, library, plain.y, desc.dst_desc(), 2);
@@ -127,10 +147,14 @@ Plan forward_plan(const OneDnn& library, const PlanKey& key) {
 }
 
 Plan backward_data_plan(const OneDnn& library, const PlanKey& key) {
+    const Types types{key.result, key.operands, key.operands};
     const auto desc =
-        best(key.window, false, [&](const ConvShape& shape) { return backward_data_conv(library, shape); });
-    const Layouts plain = plain_layouts(key.window);
+        best_backward(library, key, types, [&](const ConvShape& shape, const ForwardConv& forward) {
+            return backward_data_conv(library, shape, forward);
+        });
+    const Layouts plain = plain_layouts(key.window, types);
     Plan plan;
+    if (better_in_float32(key, desc)) return plan;
     const int dy = input(plan, library, plain.y, desc.diff_dst_desc(), 0);
     const int kernel = input(plan, library, plain.kernel, desc.weights_desc(), 1);
     const Output dx(plan, library, plain.x, desc.diff_src_desc(), 2);
@@ -141,10 +165,14 @@ Plan backward_data_plan(const OneDnn& library, const PlanKey& key) {
 }
 
 Plan backward_weights_plan(const OneDnn& library, const PlanKey& key) {
-    const auto desc = best(key.window, false,
-                           [&](const ConvShape& shape) { return backward_weights_conv(library, shape); });
-    const Layouts plain = plain_layouts(key.window);
+    const Types types{key.operands, key.result, key.operands};
+    const auto desc =
+        best_backward(library, key, types, [&](const ConvShape& shape, const ForwardConv& forward) {
+            return backward_weights_conv(library, shape, forward);
+        });
+    const Layouts plain = plain_layouts(key.window, types);
     Plan plan;
+    if (better_in_float32(key, desc)) return plan;
     const int x = input(plan, library, plain.x, desc.src_desc(), 0);
     const int dy = input(plan, library, plain.y, desc.diff_dst_desc(), 1);
     const Output kernel(plan, library, plain.kernel, desc.diff_weights_desc(), 2, key.accumulate);
@@ -172,47 +200,69 @@ Counts counts(const Window& w) {
 
 }  // namespace
 
+void CpuOps::convolve(PlanKey key, Plan (*build)(const OneDnn&, const PlanKey&), Wide left, Wide right,
+                      Wide result, float* bias) {
+    const auto make = [&] { return build(library_, key); };
+    if (Plan* direct = bf16_plan(key, make))
+        return run(*direct, {left.own(), right.own(), result.own(), bias});
+    key.operands = key.result = DType::f32;
+    Wide::place(wide_scratch_, {&left, &right, &result});
+    left.load(threads_);
+    right.load(threads_);
+    run(plan(key, "convolution of this shape", make), {left.floats(), right.floats(), result.floats(), bias});
+    result.store(threads_);
+}
+
 // y[n, o, i, j] = act(Σ_{c, u, v} x[n, c, i·s - p + u·d, j·s - p + v·d] · k[o, c, u, v] + b[o])
 void CpuOps::conv_forward(const Window& window, View x, View kernel, View bias, Activation activation,
                           View y) {
     const Counts count = counts(window);
-    float* from = floats(x, count.x, "convolution");
-    float* weights = floats(kernel, count.kernel, "convolution kernel");
+    const Wide from(x, count.x, "convolution"), weights(kernel, count.kernel, "convolution kernel");
+    const Wide to(y, count.y, "convolution");
     float* offset = optional_floats(bias, window.out, "convolution bias");
-    float* to = floats(y, count.y, "convolution");
+    require_product_types("convolution", x.dtype, kernel.dtype, y.dtype);
     if (!derivative_from_output(activation))
         throw failure("cpu convolution: " + std::string(name_of(activation)) + " is not an epilogue");
     if (count.y == 0) return;
-    const PlanKey key{Verb::conv_forward, window, activation, offset != nullptr, false};
-    run(plan(key, "convolution of this shape", [&] { return forward_plan(library_, key); }),
-        {from, weights, to, offset});
+    const PlanKey key{.verb = Verb::conv_forward,
+                      .window = window,
+                      .activation = activation,
+                      .bias = offset != nullptr,
+                      .operands = x.dtype,
+                      .result = y.dtype};
+    convolve(key, forward_plan, from, weights, to, offset);
 }
 
 // dx[n, c, ·] = Σ_{o, u, v} dy[n, o, ·] · k[o, c, u, v]
 void CpuOps::conv_backward_data(const Window& window, View dy, View kernel, View dx) {
     const Counts count = counts(window);
-    float* from = floats(dy, count.y, "convolution backward");
-    float* weights = floats(kernel, count.kernel, "convolution kernel");
-    float* to = floats(dx, count.x, "convolution backward");
+    const Wide from(dy, count.y, "convolution backward");
+    const Wide weights(kernel, count.kernel, "convolution kernel");
+    const Wide to(dx, count.x, "convolution backward");
+    require_product_types("convolution backward", dy.dtype, kernel.dtype, dx.dtype);
     if (count.x == 0) return;
-    const PlanKey key{Verb::conv_backward_data, window};
-    run(plan(key, "convolution of this shape", [&] { return backward_data_plan(library_, key); }),
-        {from, weights, to});
+    const PlanKey key{
+        .verb = Verb::conv_backward_data, .window = window, .operands = dy.dtype, .result = dx.dtype};
+    convolve(key, backward_data_plan, from, weights, to, nullptr);
 }
 
 // dk[o, c, u, v] (+)= Σ_{n, i, j} dy[n, o, i, j] · x[n, c, i·s - p + u·d, j·s - p + v·d]
 void CpuOps::conv_backward_weights(const Window& window, View x, View dy, View d_kernel, bool accumulate) {
     const Counts count = counts(window);
-    float* from = floats(x, count.x, "convolution backward");
-    float* gradient = floats(dy, count.y, "convolution backward");
-    float* to = floats(d_kernel, count.kernel, "convolution kernel");
+    const Wide from(x, count.x, "convolution backward"), gradient(dy, count.y, "convolution backward");
+    float* sums = floats(d_kernel, count.kernel, "convolution kernel");
+    require_product_types("convolution backward", x.dtype, dy.dtype, DType::f32);
     if (count.y == 0) {
-        if (!accumulate) std::fill_n(to, count.kernel, 0.0F);
+        if (!accumulate) std::fill_n(sums, count.kernel, 0.0F);
         return;
     }
-    const PlanKey key{Verb::conv_backward_weights, window, Activation::none, false, accumulate};
-    run(plan(key, "convolution of this shape", [&] { return backward_weights_plan(library_, key); }),
-        {from, gradient, to});
+    const PlanKey key{.verb = Verb::conv_backward_weights,
+                      .window = window,
+                      .accumulate = accumulate,
+                      .operands = x.dtype,
+                      .result = DType::f32};
+    convolve(key, backward_weights_plan, from, gradient, Wide(d_kernel, count.kernel, "convolution kernel"),
+             nullptr);
 }
 
 }  // namespace trireme::cpu

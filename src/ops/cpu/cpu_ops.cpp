@@ -29,6 +29,8 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
     const Window& w = key.window;
     mix(static_cast<std::int64_t>(key.verb) * 64 + static_cast<std::int64_t>(key.activation) * 4 +
         key.bias * 2 + key.accumulate);
+    mix(static_cast<std::int64_t>(key.operands) * 64 + static_cast<std::int64_t>(key.result) * 4 +
+        key.transpose_a * 2 + key.transpose_b);
     for (const std::int64_t extent :
          {w.n, w.c, w.h, w.w, w.out, w.kernel_h, w.kernel_w, w.stride_h, w.stride_w, w.padding_h, w.padding_w,
           w.dilation_h, w.dilation_w, w.groups})
@@ -42,7 +44,11 @@ std::string CpuOps::description() const {
 }
 
 bool CpuOps::native(DType type) const {
-    return type == DType::f32;
+    return type == DType::f32 || (type == DType::bf16 && bf16_ == Bf16Products::primitives);
+}
+
+Bf16Products CpuOps::fastest_bf16_products() {
+    return has_fast_bf16() ? Bf16Products::primitives : Bf16Products::float32;
 }
 
 // The library has no per-call thread count: it takes the calling thread's OpenMP default.

@@ -1,5 +1,5 @@
 // The verbs of the CPU: oneDNN for matmul, convolution and the costly activations, OpenMP loops for the rest.
-// float32 only. Sources are grouped by verb; this header is private to them.
+// Sources are grouped by verb; this header is private to them.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,13 @@
 
 #include "ops/cpu/plan.hpp"
 #include "ops/cpu/scratch.hpp"
+#include "ops/cpu/wide.hpp"
 #include "trireme/ops/ops.hpp"
 
 namespace trireme::cpu {
 
 enum class Verb : std::int64_t {
+    matmul,
     conv_forward,
     conv_backward_data,
     conv_backward_weights,
@@ -21,13 +23,16 @@ enum class Verb : std::int64_t {
     eltwise_backward
 };
 
-/// What a cached plan was made for. Element-wise plans keep their element count in window.n.
+/// What a cached plan was made for. Element-wise plans keep their element count in window.n, matmuls their m,
+/// k and n in window.n, window.c and window.out.
 struct PlanKey {
     Verb verb{};
     Window window;
     Activation activation = Activation::none;
     bool bias = false;
     bool accumulate = false;
+    bool transpose_a = false, transpose_b = false;
+    DType operands = DType::f32, result = DType::f32;
     friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };
 
@@ -35,9 +40,17 @@ struct PlanKeyHash {
     std::size_t operator()(const PlanKey& key) const;
 };
 
+/// How bfloat16 is multiplied: by the library's primitives for it, or as float16 always is, converted to
+/// float32.
+enum class Bf16Products { primitives, float32 };
+
 class CpuOps final : public Ops {
 public:
-    explicit CpuOps(int threads) : threads_(threads < 1 ? 1 : threads) {}
+    explicit CpuOps(int threads) : CpuOps(threads, fastest_bf16_products()) {}
+    CpuOps(int threads, Bf16Products bf16) : threads_(threads < 1 ? 1 : threads), bf16_(bf16) {}
+
+    /// What this processor is faster with.
+    static Bf16Products fastest_bf16_products();
 
     std::string description() const override;
     bool native(DType type) const override;
@@ -111,19 +124,34 @@ private:
     template <class Build>
     Plan& plan(const PlanKey& key, const char* what, const Build& build);
     void run(Plan& plan, std::initializer_list<void*> pointers);
+    /// The cached plan of bfloat16 primitives for `key`; null where float32 is to be used instead: for other
+    /// types, by choice, or because the library has no code of its own for the processor.
+    template <class Build>
+    Plan* bf16_plan(const PlanKey& key, const Build& build);
     /// Tells the library how many threads the calling thread's calls may use.
     void set_library_threads() const;
 
+    /// C (+)= act(op(A)·op(B) + bias) in float32; m, n, k and the rest as `key` says.
+    void multiply_floats(const PlanKey& key, const float* a, const float* b, float* c, const float* bias);
+    /// result = left ∗ right, as `key` says, by the plan that `build` makes: its slots are left, right,
+    /// result and bias.
+    void convolve(PlanKey key, Plan (*build)(const OneDnn&, const PlanKey&), Wide left, Wide right,
+                  Wide result, float* bias);
     /// act over n elements in place or not, through the library.
     void eltwise(Activation kind, std::int64_t n, float* x, float* y);
     void eltwise_backward(Activation kind, std::int64_t n, float* x, float* dy, float* dx);
+    /// The same for elements of any real type.
+    void eltwise(Activation kind, std::int64_t n, const Reals& x, const Reals& y);
+    void eltwise_backward(Activation kind, std::int64_t n, const Reals& x, const Reals& dy, const Reals& dx);
 
     int threads_;
+    Bf16Products bf16_;
     OneDnn library_;
     std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
     Scratch plan_scratch_;  ///< for the library's primitives
     Scratch scratch_;       ///< for partial sums of our own loops; holds nothing between verbs
     Scratch lane_scratch_;  ///< for per-channel factors, needed beside the former
+    Scratch wide_scratch_;  ///< for 16-bit tensors as float32, beside a plan's scratch
 };
 
 template <class Build>
@@ -132,6 +160,19 @@ Plan& CpuOps::plan(const PlanKey& key, const char* what, const Build& build) {
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     return plans_.emplace(key, make_plan(what, build)).first->second;
+}
+
+template <class Build>
+Plan* CpuOps::bf16_plan(const PlanKey& key, const Build& build) {
+    if (key.operands != DType::bf16 || bf16_ == Bf16Products::float32) return nullptr;
+    Plan& found = plan(key, "product of bfloat16", [&]() -> Plan {
+        try {
+            return build();
+        } catch (const dnnl::error&) {
+            return {};  // cached as well, so that the library is asked once
+        }
+    });
+    return found.empty() ? nullptr : &found;
 }
 
 }  // namespace trireme::cpu

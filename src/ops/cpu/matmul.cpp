@@ -1,16 +1,19 @@
-// C = act(op(A)·op(B) + bias): the library's sgemm, then one pass over C while it is still in cache.
+// C = act(op(A)·op(B) + bias). float32: the library's sgemm, then one pass over C while it is still in cache.
+// bfloat16, where the processor is fast with it: the library's primitive, which does it all at once. Other
+// 16-bit products: by way of float32.
 #include <algorithm>
 
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/wide.hpp"
 
 namespace trireme::cpu {
 namespace {
 
 /// An operand as a matrix: outer extents are folded into its rows.
 struct Matrix {
-    float* data;
+    Wide elements;
     std::int64_t rows, columns;
 };
 
@@ -19,7 +22,7 @@ Matrix matrix(const View& view) {
     if (rank == 0) throw failure("cpu matmul: a scalar operand");
     std::int64_t rows = 1;
     for (int axis = 0; axis + 1 < rank; ++axis) rows *= view.shape[axis];
-    return {floats(view, "matmul"), rows, view.shape[rank - 1]};
+    return {Wide(view, view.count(), "matmul"), rows, view.shape[rank - 1]};
 }
 
 void bias_rows(float* c, const float* bias, std::int64_t rows, std::int64_t n) {
@@ -50,10 +53,39 @@ std::int64_t epilogue_rows(std::int64_t n) {
     return std::max<std::int64_t>(256, elements / n / 64 * 64);
 }
 
+/// [rows, columns] of a type, kept row by row or, transposed, column by column.
+dnnl::memory::desc layout(std::int64_t rows, std::int64_t columns, DType type, bool transposed) {
+    using Tag = dnnl::memory::format_tag;
+    return {{rows, columns}, data_type_of(type), transposed ? Tag::ba : Tag::ab};
+}
+
+Plan matmul_plan(const OneDnn& library, const PlanKey& key) {
+    const std::int64_t m = key.window.n, k = key.window.c, n = key.window.out;
+    const auto a = layout(m, k, key.operands, key.transpose_a);
+    const auto b = layout(k, n, key.operands, key.transpose_b);
+    const auto c = layout(m, n, key.result, false);
+    const auto bias = key.bias ? layout(1, n, DType::f32, false) : dnnl::memory::desc();
+    const auto desc = matmul_desc(library, a, b, bias, c, key.activation, key.accumulate);
+    Plan plan;
+    if (is_reference(desc)) return plan;
+    const int left = plan.operand(library, a, 0), right = plan.operand(library, b, 1),
+              result = plan.operand(library, c, 2);
+    if (key.bias)
+        plan.step(library, dnnl::matmul(desc), desc.scratchpad_desc(),
+                  {{DNNL_ARG_SRC, left},
+                   {DNNL_ARG_WEIGHTS, right},
+                   {DNNL_ARG_BIAS, plan.operand(library, bias, 3)},
+                   {DNNL_ARG_DST, result}});
+    else
+        plan.step(library, dnnl::matmul(desc), desc.scratchpad_desc(),
+                  {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, result}});
+    return plan;
+}
+
 }  // namespace
 
 void CpuOps::matmul(const Matmul& args) {
-    const Matrix a = matrix(args.a), b = matrix(args.b), c = matrix(args.c);
+    Matrix a = matrix(args.a), b = matrix(args.b), c = matrix(args.c);
     const std::int64_t m = c.rows, n = c.columns, k = args.transpose_a ? a.rows : a.columns;
     const bool shapes_match = (args.transpose_a ? a.columns : a.rows) == m &&
                               (args.transpose_b ? b.columns : b.rows) == k &&
@@ -65,21 +97,55 @@ void CpuOps::matmul(const Matmul& args) {
         (args.accumulate && (args.bias || args.activation != Activation::none)))
         throw failure("cpu matmul: this epilogue is not one of a matmul: " +
                       std::string(name_of(args.activation)));
-    const float* bias = optional_floats(args.bias, n, "matmul bias");
+    require_product_types("matmul", args.a.dtype, args.b.dtype, args.c.dtype);
+    if (args.accumulate && args.c.dtype != DType::f32)
+        throw failure("cpu matmul: accumulation in " + std::string(trireme::name_of(args.c.dtype)) +
+                      ", expected float32");
+    float* bias = optional_floats(args.bias, n, "matmul bias");
     if (m == 0 || n == 0) return;
 
+    const PlanKey key{.verb = Verb::matmul,
+                      .window = {.n = m, .c = k, .out = n},
+                      .activation = args.activation,
+                      .bias = bias != nullptr,
+                      .accumulate = args.accumulate,
+                      .transpose_a = args.transpose_a,
+                      .transpose_b = args.transpose_b,
+                      .operands = args.a.dtype,
+                      .result = args.c.dtype};
+    if (k > 0) {
+        // The library's relu turns NaN into 0; ours does not, and comes to the same after rounding as before.
+        const bool relu = args.activation == Activation::relu;
+        PlanKey fused = key;
+        if (relu) fused.activation = Activation::none;
+        if (Plan* direct = bf16_plan(fused, [&] { return matmul_plan(library_, fused); })) {
+            run(*direct, {args.a.data, args.b.data, args.c.data, bias});
+            if (relu) activation_forward(Activation::relu, args.c, args.c);
+            return;
+        }
+    }
+    Wide::place(wide_scratch_, {&a.elements, &b.elements, &c.elements});
+    a.elements.load(threads_);
+    b.elements.load(threads_);
+    multiply_floats(key, a.elements.floats(), b.elements.floats(), c.elements.floats(), bias);
+    c.elements.store(threads_);
+}
+
+void CpuOps::multiply_floats(const PlanKey& key, const float* a, const float* b, float* c,
+                             const float* bias) {
+    const std::int64_t m = key.window.n, k = key.window.c, n = key.window.out;
     set_library_threads();
-    const bool relu = args.activation == Activation::relu;
+    const bool relu = key.activation == Activation::relu;
     const bool epilogue = bias != nullptr || relu;
     const std::int64_t rows_at_once = epilogue ? epilogue_rows(n) : m;
     for (std::int64_t begin = 0; begin < m; begin += rows_at_once) {
         const std::int64_t rows = std::min(rows_at_once, m - begin);
-        float* block = c.data + begin * n;
+        float* block = c + begin * n;
         if (k > 0)
-            check(dnnl_sgemm(args.transpose_a ? 'T' : 'N', args.transpose_b ? 'T' : 'N', rows, n, k, 1.0F,
-                             args.transpose_a ? a.data + begin : a.data + begin * k, a.columns, b.data,
-                             b.columns, args.accumulate ? 1.0F : 0.0F, block, n));
-        else if (!args.accumulate)
+            check(dnnl_sgemm(key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', rows, n, k, 1.0F,
+                             key.transpose_a ? a + begin : a + begin * k, key.transpose_a ? m : k, b,
+                             key.transpose_b ? k : n, key.accumulate ? 1.0F : 0.0F, block, n));
+        else if (!key.accumulate)
             std::fill_n(block, rows * n, 0.0F);
         if (!epilogue) continue;
         for_blocks(threads_, rows * n, rows, row_block(n),
@@ -93,8 +159,8 @@ void CpuOps::matmul(const Matmul& args) {
                            relu_in_place(part, (last - first) * n);
                    });
     }
-    if (args.activation == Activation::tanh || args.activation == Activation::sigmoid)
-        eltwise(args.activation, m * n, c.data, c.data);
+    if (key.activation == Activation::tanh || key.activation == Activation::sigmoid)
+        eltwise(key.activation, m * n, c, c);
 }
 
 }  // namespace trireme::cpu

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <source_location>
 #include <string>
+#include <string_view>
 
 #include "trireme/ops/ops.hpp"
 
@@ -33,8 +34,26 @@ enum class ForwardKernel { library_choice, direct };
 
 ForwardConv forward_conv(const OneDnn& library, const ConvShape& shape, Activation activation,
                          ForwardKernel kernel);
-BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& shape);
-BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& shape);
+/// `forward` is a hint that the library asks for: the same convolution, with one type throughout.
+BackwardDataConv backward_data_conv(const OneDnn& library, const ConvShape& shape,
+                                    const ForwardConv& forward);
+BackwardWeightsConv backward_weights_conv(const OneDnn& library, const ConvShape& shape,
+                                          const ForwardConv& forward);
+
+/// dst = act(src · weights + bias), or dst += src · weights; bias [1, n] may be empty.
+dnnl::matmul::primitive_desc matmul_desc(const OneDnn& library, const dnnl::memory::desc& src,
+                                         const dnnl::memory::desc& weights, const dnnl::memory::desc& bias,
+                                         const dnnl::memory::desc& dst, Activation activation,
+                                         bool accumulate);
+
+/// True where the library has only its slow reference code for a primitive.
+template <class Desc>
+bool is_reference(const Desc& desc) {
+    return std::string_view(desc.impl_info_str()).find("ref") != std::string_view::npos;
+}
+
+/// The library's name of float32 or bfloat16, the types that we have it multiply.
+dnnl::memory::data_type data_type_of(DType type);
 
 dnnl::eltwise_forward::primitive_desc forward_eltwise(const OneDnn& library, Activation kind,
                                                       const dnnl::memory::desc& data);
@@ -44,6 +63,12 @@ dnnl::eltwise_backward::primitive_desc backward_eltwise(const OneDnn& library, A
 /// A reorder; `add` makes it to += from.
 dnnl::reorder::primitive_desc reorder_desc(const OneDnn& library, const dnnl::memory::desc& from,
                                            const dnnl::memory::desc& to, bool add);
+
+/// True where the processor, as far as the library may use it, multiplies bfloat16 by instructions of its
+/// own.
+bool has_bf16();
+/// True where it does so faster than it multiplies float32.
+bool has_fast_bf16();
 
 /// "2.6.3": the library that is loaded, not the header.
 std::string onednn_version();

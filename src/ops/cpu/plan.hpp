@@ -24,6 +24,7 @@ public:
     void step(const OneDnn& library, const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
               std::initializer_list<std::pair<int, int>> arguments);
 
+    bool empty() const { return steps_.empty(); }
     std::size_t scratch_bytes() const { return scratch_bytes_; }
     void run(const OneDnn& library, std::span<void* const> pointers, void* scratch);
 
