@@ -1,10 +1,10 @@
 // Losses with their gradients in one pass over the outputs.
 #include <cmath>
-#include <string>
 
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/lanes.hpp"
+#include "ops/cpu/logits.hpp"
 #include "ops/cpu/math.hpp"
 #include "ops/cpu/parallel.hpp"
 
@@ -28,27 +28,6 @@ void add_in_order(const Sums* part, std::int64_t blocks, const LossSums& to) {
     *to.correct += all.correct;
 }
 
-float row_maximum(const float* x, std::int64_t n) {
-    float best = x[0];
-    std::int64_t i = 0;
-    if (n >= 8) {
-        Float8 lanes = load8(x);
-        for (i = 8; i + 8 <= n; i += 8) {
-            const Float8 v = load8(x + i);
-            lanes = v > lanes ? v : lanes;
-        }
-        for (int l = 0; l < 8; ++l) best = lanes[l] > best ? lanes[l] : best;
-    }
-    for (; i < n; ++i) best = x[i] > best ? x[i] : best;
-    return best;
-}
-
-/// e[i] = exp(x[i] - top); e may be x.
-void shifted_exp(const float* x, float top, float* e, std::int64_t n) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) e[i] = exp_nonpositive(x[i] - top);
-}
-
 /// Σ exp(x[i] - top), the terms kept in e where it is not null.
 double exp_sum(const float* x, float top, float* e, std::int64_t n) {
     constexpr std::int64_t stretch = 512;
@@ -61,10 +40,6 @@ double exp_sum(const float* x, float top, float* e, std::int64_t n) {
         sum += double_sum(terms, count);
     }
     return sum;
-}
-
-void scale_row(float* d, float factor, float offset, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) d[i] = d[i] * factor - offset;
 }
 
 /// True where x[label] is the maximum and none before it is as large.
@@ -94,13 +69,6 @@ void cross_entropy_row(const CrossEntropy& args, const float* x, std::int32_t la
     scale_row(d, static_cast<float>(scale / sum),
               static_cast<float>(scale * smoothing / static_cast<double>(classes)), classes);
     d[label] -= static_cast<float>(scale * (1 - smoothing));
-}
-
-void check_labels(const std::int32_t* labels, std::int64_t n, std::int64_t classes, std::int32_t ignored) {
-    for (std::int64_t i = 0; i < n; ++i)
-        if ((labels[i] < 0 || labels[i] >= classes) && labels[i] != ignored)
-            throw data_error("label " + std::to_string(labels[i]) + " of sample " + std::to_string(i) +
-                             " is not in [0, " + std::to_string(classes) + ")");
 }
 
 /// Pieces of a regression loss over a stretch of elements. Values are kept, then summed in double.
