@@ -86,7 +86,7 @@ public:
                .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
                .overlap = config.parallel.overlap == "on",
                .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
-          step_(world_, runner_, arena_, update_, *reducer_, all_lanes,
+          step_(world_, runtime.mesh.model(), runner_, arena_, update_, *reducer_, all_lanes,
                 {.clip_norm = config.train.clip_norm,
                  .may_skip = scaler_options(config).enabled,
                  .average_decay = config.train.ema}) {
@@ -198,7 +198,8 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
     const std::int64_t all_lanes = bench.lanes * world.size(), batch = all_lanes * bench.samples;
     const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
     const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,
-                      shape.classes, bench.samples, compute_type(config));
+                      shape.classes,
+                      ModelOptions{.max_samples = bench.samples, .compute = compute_type(config)});
 
     StepMeasurement measurement(runtime, config, model, my_lanes, all_lanes);
     Ops& ops = measurement.ops();

@@ -21,7 +21,7 @@ void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
     for (const StepBench& bench : models) {
         const BenchModel shape = bench_model(bench);
         const Model model(ModelDescription{shape.layers, "", "zeros"}, {}, shape.sample, shape.classes,
-                          bench.samples);
+                          {.max_samples = bench.samples});
         const Work work = model.work(bench.samples);
         gemms.insert(gemms.end(), work.gemms.begin(), work.gemms.end());
         convs.insert(convs.end(), work.convs.begin(), work.convs.end());

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/comm/agree.hpp"
 
 namespace trireme {
 
@@ -17,7 +18,19 @@ Mesh::Mesh(Communicator& world, int tensor, int pipeline) : world_(world) {
               in_data = rank / (tensor * pipeline);
     tensor_ = world.split(in_data * pipeline + in_pipeline, in_tensor);
     pipeline_ = world.split(in_data * tensor + in_tensor, in_pipeline);
+    model_ = world.split(in_data, in_pipeline * tensor + in_tensor);
     data_ = world.split(in_pipeline * tensor + in_tensor, in_data);
+}
+
+void Mesh::require_tensor_on_one_node(Communicator& node) {
+    const int node_number = broadcast_value(node, world_.rank());  // the world rank of the node's first
+    const int first = all_reduce_value(*tensor_, node_number, Reduce::min),
+              last = all_reduce_value(*tensor_, node_number, Reduce::max);
+    if (all_reduce_value(world_, first != last ? 1 : 0, Reduce::max) == 0) return;
+    throw usage_error(
+        "parallel.tensor=" + std::to_string(tensor_->size()) +
+        ": the ranks that split a layer would lie on several nodes, with every layer waiting for the "
+        "network; start a multiple of that many ranks on each node, or set parallel.allow_spread=true");
 }
 
 }  // namespace trireme

@@ -27,6 +27,7 @@ public:
     void add_work(Work& work, std::int64_t samples, bool first) const override {
         work.move(elements_, samples, first ? 2 : 5);
     }
+    bool passes_split() const override { return true; }
     Activation kind() const { return kind_; }
 
 private:
@@ -47,6 +48,9 @@ public:
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
         tick_ = plan.workspace.next_tick();
         elements_ = in.count();
+        columns_ = in[in.rank() - 1];
+        width_ = features_ == Features::split ? plan.split_width : columns_;
+        first_ = features_ == Features::split ? plan.group.part(width_).begin : 0;
         return in;
     }
     void forward(LaneContext& lane, View x, View y) const override {
@@ -62,16 +66,24 @@ public:
         work.move(elements_, samples, first ? 2 : 4);
     }
 
+    bool passes_split() const override { return true; }
+    void set_features(Features in, Features) override { features_ = in; }
+
 private:
     void apply(LaneContext& lane, View from, View to) const {
         const RandomStream stream(lane.seed, Purpose::dropout, static_cast<std::uint64_t>(tick_),
                                   static_cast<std::uint64_t>(lane.step));
-        lane.ops->dropout(stream, lane.first_in_batch * elements_, p_, from, to);
+        // Split features are columns of the whole rows: every element keeps the number it has on one rank.
+        const std::int64_t rows_before = lane.first_in_batch * (elements_ / columns_);
+        lane.ops->dropout(stream, rows_before * width_ + first_, width_, p_, rows(from, columns_),
+                          rows(to, columns_));
     }
 
     float p_;
     int tick_ = 0;  // the layer's number: part of the key
-    std::int64_t elements_ = 0;
+    Features features_ = Features::whole;
+    std::int64_t elements_ = 0;                         // of a sample, here
+    std::int64_t columns_ = 0, width_ = 0, first_ = 0;  // of a row: here, in all, and the first one here
 };
 
 Activation activation_from(const LayerSpec& spec) {

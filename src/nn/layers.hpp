@@ -1,6 +1,7 @@
 // The layers that specifications name, one factory each.
 #pragma once
 
+#include "nn/tensor_parallel.hpp"
 #include "trireme/nn/layer.hpp"
 
 namespace trireme {
@@ -14,6 +15,13 @@ std::unique_ptr<Layer> make_dropout(const LayerSpec& spec);
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec);
 std::unique_ptr<Layer> make_global_average_pool(const LayerSpec& spec);
 std::unique_ptr<Layer> make_flatten(const LayerSpec& spec);
+std::unique_ptr<Layer> make_rmsnorm(const LayerSpec& spec);
+std::unique_ptr<Layer> make_embedding(const LayerSpec& spec);
+std::unique_ptr<Layer> make_positions(const LayerSpec& spec);
+std::unique_ptr<Layer> make_attention(const LayerSpec& spec);
+std::unique_ptr<Layer> make_swiglu(const LayerSpec& spec);
+std::unique_ptr<Layer> make_image_tokens(const LayerSpec& spec);
+std::unique_ptr<Layer> make_token_mean(const LayerSpec& spec);
 
 /// Layers one after another; `lines` are consumed from `next` up to the end, or up to shortcut or end.
 std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next);

@@ -1,4 +1,9 @@
 // y = act(x Wᵀ + b). With dz = dy · act'(y):  dW = dzᵀ x,  db = Σ_rows dz,  dx = dz W.
+//
+// Over a tensor group (Shoeybi et al. 2019) the rows of W, [out, in], are split, or its columns:
+//   rows     x is whole; y is split, or gathered; dx is the sum of what the ranks have, one all-reduce
+//   backward columns  x is split; y is the sum of what the ranks have, one all-reduce forward; b is added
+//   once, after it
 #include "nn/layers.hpp"
 
 namespace trireme {
@@ -6,55 +11,102 @@ namespace {
 
 class Linear final : public Layer {
 public:
-    explicit Linear(const LayerSpec& spec) : spec_(spec) { spec.allow({"out", "bias"}); }
+    explicit Linear(const LayerSpec& spec) : spec_(spec) { spec.allow({"out", "bias", "std", "tied"}); }
 
-    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
-        if (in.rank() != 1)
+    Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
+        const bool flat = in.rank() == 1, sequence = in.rank() == 2;
+        if (!flat && !sequence)
             spec_.refuse("needs flat samples, but gets " + in.text() + "; put `layer = flatten` before it");
-        in_ = in[0];
+        const TensorGroup& group = plan.group;
+        by_columns_ = group.size() > 1 && input_ == Features::split;
+        by_rows_ = group.size() > 1 && !by_columns_;
+        in_ = by_columns_ ? plan.split_width : in[in.rank() - 1];
         out_ = spec_.text("out", "") == "classes" || spec_.text("out", "") == "outputs"
                    ? plan.outputs
                    : spec_.required_integer("out");
-        plan.workspace.next_tick();
-        weight_ = plan.table.add({.name = spec_.name() + ".weight",
-                                  .shape = {out_, in_},
-                                  .decay = true,
-                                  .init = init_from(plan.init, in_, out_)});
-        if (spec_.flag("bias", true))
-            bias_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {out_}});
-        return {out_};
+        rows_ = in.count() / in[in.rank() - 1];
+        const int tick = plan.workspace.next_tick();
+        here_in_ = by_columns_ ? group.part(in_) : Range{0, in_};
+        here_out_ = by_rows_ ? group.part(out_) : Range{0, out_};
+
+        weight_ = tied() ? tied_weight(plan) : plan.table.add(weight(plan));
+        if (spec_.flag("bias", true)) {
+            Parameter bias{.name = spec_.name() + ".bias", .shape = {out_}};
+            if (by_rows_) bias.slice = Slice{0, here_out_};
+            bias.counted = !by_columns_ || group.rank() == 0;
+            bias_ = plan.table.add(bias);
+        }
+        // Partial sums are float32 whatever the layers compute in: they are rounded once, when they are
+        // complete.
+        if (by_columns_) sum_.plan(plan, rows_ * out_, forward_at(tick), forward_at(tick));
+        if (by_rows_ && !first) d_sum_.plan(plan, rows_ * in_, backward_at(tick), backward_at(tick));
+        if (gathers()) gather_.plan(plan, rows_, out_, tick);
+        Shape out = in;
+        out[in.rank() - 1] = gathers() || by_columns_ ? out_ : here_out_.size();
+        plan.split_width = out_;  // for whoever takes split features over
+        return out;
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->matmul({.a = x,                      // [N, in]
+        const View rows_x = rows(x, here_in_.size());
+        const View bias = bias_ < 0 ? View{} : lane.weight(bias_);
+        if (by_columns_) {
+            const View sum = sum_.view(lane, {rows_x.shape[0], out_});
+            lane.ops->matmul({.a = rows_x, .b = lane.operand(weight_), .c = sum, .transpose_b = true});
+            lane.sum_over_tensor(sum);
+            if (bias)
+                lane.ops->add_row(sum, bias, rows(y, out_));
+            else
+                lane.ops->copy(sum, rows(y, out_));
+            if (activation_ != Activation::none) lane.ops->activation_forward(activation_, y, y);
+            return;
+        }
+        const View here = gathers() ? gather_.mine(lane, y.dtype) : rows(y, here_out_.size());
+        lane.ops->matmul({.a = rows_x,                 // [rows, in]
                           .b = lane.operand(weight_),  // [out, in]
-                          .c = y,                      // [N, out]
+                          .c = here,                   // [rows, out]
                           .transpose_b = true,
-                          .bias = bias_ < 0 ? View{} : lane.weight(bias_),
+                          .bias = bias,
                           .activation = activation_});
+        if (gathers()) gather_.forward(lane, here, rows(y, out_));
     }
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         if (activation_ != Activation::none) lane.ops->activation_backward(activation_, {}, y, dy, dy);
-        if (bias_ >= 0) lane.ops->sum_rows(dy, lane.gradient(bias_), lane.accumulate);
-        lane.ops->matmul({.a = dy,                      // [N, out]
-                          .b = x,                       // [N, in]
+        const View rows_x = rows(x, here_in_.size());
+        View dz = rows(dy, gathers() ? out_ : here_out_.size());
+        if (gathers()) dz = gather_.backward(lane, dz);
+        if (bias_ >= 0) lane.ops->sum_rows(dz, lane.gradient(bias_), lane.accumulate);
+        lane.ops->matmul({.a = dz,                      // [rows, out]
+                          .b = rows_x,                  // [rows, in]
                           .c = lane.gradient(weight_),  // [out, in]
                           .transpose_a = true,
                           .accumulate = lane.accumulate});
-        if (dx) lane.ops->matmul({.a = dy, .b = lane.operand(weight_), .c = dx});
-        lane.gradients_done(weight_);
+        if (dx) {
+            const View rows_dx = rows(dx, here_in_.size());
+            const View sum = by_rows_ ? d_sum_.view(lane, {rows_x.shape[0], in_}) : rows_dx;
+            lane.ops->matmul({.a = dz, .b = lane.operand(weight_), .c = sum});
+            if (by_rows_) {
+                lane.sum_over_tensor(sum);
+                lane.ops->copy(sum, rows_dx);
+            }
+        }
+        if (!tied())
+            lane.gradients_done(weight_);
+        else if (bias_ >= 0)
+            lane.gradients_done(bias_);
     }
 
     void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.gemms.push_back({samples, out_, in_, false, true});
-        work.gemms.push_back({out_, in_, samples, true, false, true});
-        if (!first) work.gemms.push_back({samples, in_, out_, false, false});
+        const std::int64_t rows = samples * rows_, out = here_out_.size(), in = here_in_.size();
+        work.gemms.push_back({rows, out, in, false, true});
+        work.gemms.push_back({out, in, rows, true, false, true});
+        if (!first) work.gemms.push_back({rows, in, out, false, false});
         // Bias and activation pass over y once forward (read, write); backward reads y and dy, writes dz, and
         // sums.
-        if (bias_ >= 0 || activation_ != Activation::none) work.move(out_, samples, 2);
-        if (activation_ != Activation::none) work.move(out_, samples, 3);
-        if (bias_ >= 0) work.move(out_, samples, 1);
+        if (bias_ >= 0 || activation_ != Activation::none) work.move(rows_ * out, samples, 2);
+        if (activation_ != Activation::none) work.move(rows_ * out, samples, 3);
+        if (bias_ >= 0) work.move(rows_ * out, samples, 1);
     }
 
     bool absorb(Activation activation) override {
@@ -62,12 +114,51 @@ public:
         activation_ = activation;
         return true;
     }
+    bool splits() const override { return true; }
+    bool takes_split() const override { return !tied(); }
+    void set_features(Features in, Features out) override {
+        input_ = in;
+        output_ = out;
+    }
 
 private:
+    /// With `tied` the weights are those of an embedding, which comes later in the backward pass and adds to
+    /// the gradient that is left here.
+    bool tied() const { return spec_.has("tied"); }
+    ParameterId tied_weight(ModelPlan& plan) const {
+        const std::string name = spec_.text("tied", "");
+        const auto embedding = plan.embeddings.find(name);
+        if (embedding == plan.embeddings.end())
+            spec_.refuse("tied=" + name + ": there is no embedding of this name before it");
+        if (embedding->second.dim != in_ || embedding->second.vocab != out_)
+            spec_.refuse("tied=" + name + ": that embedding has " + std::to_string(embedding->second.vocab) +
+                         " vectors of " + std::to_string(embedding->second.dim) + ", but here are " +
+                         std::to_string(in_) + " features and " + std::to_string(out_) + " outputs");
+        plan.table.share(embedding->second.weight);
+        return embedding->second.weight;
+    }
+    Parameter weight(const ModelPlan& plan) const {
+        Parameter parameter{.name = spec_.name() + ".weight",
+                            .shape = {out_, in_},
+                            .decay = true,
+                            .init = linear_init(spec_, plan.init, in_, out_)};
+        if (by_rows_) parameter.slice = Slice{0, here_out_};
+        if (by_columns_) parameter.slice = Slice{1, here_in_};
+        return parameter;
+    }
+
+    bool gathers() const { return by_rows_ && output_ == Features::whole; }
+
     LayerSpec spec_;
-    std::int64_t in_ = 0, out_ = 0;
-    ParameterId weight_ = -1;  // [out, in]
-    ParameterId bias_ = -1;    // [out], or absent
+    Features input_ = Features::whole, output_ = Features::whole;
+    bool by_rows_ = false, by_columns_ = false;
+    std::int64_t in_ = 0, out_ = 0, rows_ = 1;  // rows of a sample: its positions, where it is a sequence
+    Range here_in_, here_out_;                  // of this rank
+    ParameterId weight_ = -1;                   // [out, in]
+    ParameterId bias_ = -1;                     // [out], or absent
+    PartialSum sum_;                            // [N·rows, out]
+    PartialSum d_sum_;                          // [N·rows, in]
+    ColumnGather gather_;
     Activation activation_ = Activation::none;
 };
 

@@ -45,37 +45,82 @@ LossKind loss_from(const std::string& name) {
 }
 
 Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
-             std::int64_t outputs, std::int64_t max_samples, DType compute)
-    : loss_(loss), compute_(compute), input_(sample) {
+             std::int64_t outputs, const ModelOptions& options)
+    : loss_(loss), compute_(options.compute), group_(options.group), input_(sample) {
     const std::vector<LayerSpec> specs = specs_from(description.layers);
     std::size_t next = 0;
     layers_ = make_sequence(specs, next);
     if (next < specs.size()) specs[next].refuse("there is no residual block open here");
 
-    ModelPlan plan{table_, workspace_, description.init, outputs, compute_};
-    output_ = layers_->plan(plan, input_, true);
-    // More outputs than classes in these data are legal: another part of the data may have the rest.
     const bool classes = loss_.kind == LossKind::cross_entropy;
-    if (output_.rank() != 1 || (classes ? output_[0] < outputs : output_[0] != outputs))
+    ModelPlan plan{.table = table_,
+                   .workspace = workspace_,
+                   .init = description.init,
+                   .outputs = outputs,
+                   .compute = compute_,
+                   .group = group_,
+                   .split_output = classes};
+    output_ = layers_->plan(plan, input_, true);
+    classes_ = {0, output_[output_.rank() - 1]};
+    if (plan.split_output) {
+        output_[output_.rank() - 1] = plan.split_width;
+        classes_ = group_.part(plan.split_width);
+    }
+    // More outputs than classes in these data are legal: another part of the data may have the rest.
+    const bool sequence = classes && output_.rank() == 2 && input_.rank() == 1;
+    if ((output_.rank() != 1 && !sequence) ||
+        (classes ? this->outputs() < outputs : this->outputs() != outputs))
         throw usage_error("the model's output has the shape " + output_.text() + ", but " +
                           (classes ? "the data have " + std::to_string(outputs) + " classes"
                                    : "the targets have " + std::to_string(outputs) + " values each"));
-    const int loss_tick = workspace_.next_tick();
-    output_tensor_ = workspace_.add(output_[0], 0, DType::f32, forward_at(0), backward_at(0));
-    d_output_tensor_ = workspace_.add(output_[0], 0, compute_, forward_at(loss_tick), backward_at(0));
-    if (compute_ != DType::f32)
-        input_tensor_ = workspace_.add(input_.count(), 0, compute_, forward_at(0), backward_at(0));
+    plan_ends(plan);
     table_.lay_out();
-    workspace_.lay_out(max_samples);
+    workspace_.lay_out(options.max_samples);
+}
+
+/// The tensors before the first and after the last layer.
+void Model::plan_ends(ModelPlan& plan) {
+    const int tick = workspace_.next_tick();
+    const std::int64_t rows = output_.count() / outputs(), here = rows * classes_.size();
+    output_tensor_ = workspace_.add(here, 0, DType::f32, forward_at(0), backward_at(0));
+    d_output_tensor_ = workspace_.add(here, 0, compute_, forward_at(tick), backward_at(0));
+    const bool tokens = table_.count() > 0 && plan.embeddings.size() > 0;
+    if (compute_ != DType::f32 && !tokens)
+        input_tensor_ = workspace_.add(input_.count(), 0, compute_, forward_at(0), backward_at(0));
+    if (!plan.split_output) return;
+    const auto of_rows = [&](std::int64_t columns, DType type) {
+        return workspace_.add(rows * columns, 0, type, forward_at(tick), forward_at(tick));
+    };
+    maximum_ = of_rows(1, DType::f32);
+    row_sums_ = of_rows(3, DType::f32);
+    winner_ = of_rows(1, DType::i32);
+    gather_ = std::make_unique<ColumnGather>();
+    gather_->plan(plan, rows, outputs(), tick);
+    whole_ = workspace_.add(output_.count(), 0, DType::f32, forward_at(tick), forward_at(tick));
 }
 
 Model::~Model() = default;
 
 View Model::forward(LaneContext& lane, View x) const {
-    const View input = input_of(lane, x), output = lane.tensor(output_tensor_, output_.batched(lane.samples));
+    const View input = input_of(lane, x), output = lane.tensor(output_tensor_, local_output(lane));
     if (input.data != x.data) lane.ops->copy(x, input);
     layers_->forward(lane, input, output);
     return output;
+}
+
+Shape Model::local_output(const LaneContext& lane) const {
+    Shape shape = output_;
+    shape[output_.rank() - 1] = classes_.size();
+    return shape.batched(lane.samples);
+}
+
+View Model::whole(LaneContext& lane, View output) const {
+    if (!gather_) return output;
+    const View mine = gather_->mine(lane, output.dtype);
+    lane.ops->copy(output, {mine.data, mine.dtype, output.shape});
+    const View all = lane.tensor(whole_, output_.batched(lane.samples));
+    gather_->forward(lane, mine, rows(all, outputs()));
+    return all;
 }
 
 View Model::input_of(const LaneContext& lane, View x) const {
@@ -88,20 +133,21 @@ void Model::loss(LaneContext& lane, View output, View y, const LossSums& sums) c
 
 void Model::loss_and_backward(LaneContext& lane, View x, View output, View y, float gradient_scale,
                               const LossSums& sums) const {
-    const View d_output = lane.tensor(d_output_tensor_, output_.batched(lane.samples));
+    const View d_output = lane.tensor(d_output_tensor_, local_output(lane));
     run_loss(lane, output, y, d_output, gradient_scale, sums);
     layers_->backward(lane, input_of(lane, x), output, d_output, {});
 }
 
 void Model::run_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
                      const LossSums& sums) const {
+    if (gather_) return run_split_loss(lane, output, y, d_output, gradient_scale, sums);
     if (loss_.kind == LossKind::cross_entropy) {
-        lane.ops->cross_entropy({.logits = output,
-                                 .labels = y,
+        lane.ops->cross_entropy({.logits = rows(output, outputs()),
+                                 .labels = {y.data, y.dtype, {y.count()}},
                                  .label_smoothing = loss_.label_smoothing,
                                  .ignore_index = loss_.ignore_index,
                                  .gradient_scale = gradient_scale,
-                                 .d_logits = d_output,
+                                 .d_logits = d_output ? rows(d_output, outputs()) : View{},
                                  .sums = sums});
         return;
     }
@@ -114,6 +160,31 @@ void Model::run_loss(LaneContext& lane, View output, View y, View d_output, floa
         lane.ops->mean_squared_error(args);
     else
         lane.ops->binary_cross_entropy(args);
+}
+
+/// The logits are never gathered: three reductions of a few numbers for each row instead.
+void Model::run_split_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
+                           const LossSums& sums) const {
+    const std::int64_t count = y.count();
+    const SplitCrossEntropy args{.logits = {output.data, output.dtype, {count, classes_.size()}},
+                                 .labels = {y.data, y.dtype, {count}},
+                                 .first = classes_.begin,
+                                 .classes = outputs(),
+                                 .label_smoothing = loss_.label_smoothing,
+                                 .ignore_index = loss_.ignore_index,
+                                 .gradient_scale = gradient_scale,
+                                 .d_logits = {d_output.data, d_output.dtype, {count, classes_.size()}},
+                                 .sums = sums,
+                                 .maximum = lane.tensor(maximum_, {count}),
+                                 .row_sums = lane.tensor(row_sums_, {count, 3}),
+                                 .winner = lane.tensor(winner_, {count})};
+    Communicator& comm = *group_.comm;
+    lane.ops->split_cross_entropy_maximum(args);
+    comm.all_reduce(args.maximum, Reduce::max);
+    lane.ops->split_cross_entropy_sums(args);
+    comm.all_reduce(args.row_sums, Reduce::sum);
+    comm.all_reduce(args.winner, Reduce::min);
+    lane.ops->split_cross_entropy_finish(args);
 }
 
 void Model::initialize(Ops& ops, const Column& weights, std::uint64_t seed) const {

@@ -7,6 +7,17 @@
 namespace trireme {
 namespace {
 
+/// Extent over which a norm goes: the features of a flat sample or of each position, the channels of an
+/// image.
+std::int64_t features_of(const Shape& in) {
+    return in.rank() == 3 ? in[0] : in[in.rank() - 1];
+}
+
+/// A parameter of which every rank of a tensor group has a copy.
+Parameter replica(const ModelPlan& plan, const std::string& name, std::int64_t features, float value) {
+    return {.name = name, .shape = {features}, .init = {.value = value}, .counted = plan.group.rank() == 0};
+}
+
 /// [N, C] or channels-last images, as [rows, C].
 View as_rows(View x, std::int64_t channels) {
     return {x.data, x.dtype, {x.count() / channels, channels}};
@@ -26,8 +37,8 @@ public:
         if (!(eps_ > 0) || !(momentum > 0) || momentum > 1)
             spec_.refuse("expected eps > 0 and 0 < momentum <= 1");
         const Shape shape{channels_};
-        gamma_ = plan.table.add({.name = spec_.name() + ".weight", .shape = shape, .init = {.value = 1}});
-        beta_ = plan.table.add({.name = spec_.name() + ".bias", .shape = shape});
+        gamma_ = plan.table.add(replica(plan, spec_.name() + ".weight", channels_, 1));
+        beta_ = plan.table.add(replica(plan, spec_.name() + ".bias", channels_, 0));
         running_mean_ = plan.table.add({.name = spec_.name() + ".running_mean",
                                         .shape = shape,
                                         .role = Role::statistic,
@@ -101,15 +112,12 @@ public:
     explicit LayerNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps"}); }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
-        if (in.rank() != 1 && in.rank() != 3)
-            spec_.refuse("needs flat samples or images, but gets " + in.text());
-        channels_ = in[0];
+        channels_ = features_of(in);
         rows_ = in.count() / channels_;
         eps_ = static_cast<float>(spec_.real("eps", 1e-5));
         if (!(eps_ > 0)) spec_.refuse("expected eps > 0");
-        gamma_ =
-            plan.table.add({.name = spec_.name() + ".weight", .shape = {channels_}, .init = {.value = 1}});
-        beta_ = plan.table.add({.name = spec_.name() + ".bias", .shape = {channels_}});
+        gamma_ = plan.table.add(replica(plan, spec_.name() + ".weight", channels_, 1));
+        beta_ = plan.table.add(replica(plan, spec_.name() + ".bias", channels_, 0));
         const int tick = plan.workspace.next_tick();
         mean_ = plan.workspace.add(rows_, 0, DType::f32, forward_at(tick), backward_at(tick));
         inv_std_ = plan.workspace.add(rows_, 0, DType::f32, forward_at(tick), backward_at(tick));
@@ -150,8 +158,55 @@ private:
     TensorId mean_ = -1, inv_std_ = -1;   // [N·rows]
 };
 
+/// RMSNorm (Zhang and Sennrich 2019): y = γ x / √(mean(x²) + ε), over the features of each position.
+class RmsNormLayer final : public Layer {
+public:
+    explicit RmsNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps"}); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        features_ = features_of(in);
+        rows_ = in.count() / features_;
+        eps_ = static_cast<float>(spec_.real("eps", 1e-5));
+        if (!(eps_ > 0)) spec_.refuse("expected eps > 0");
+        gamma_ = plan.table.add(replica(plan, spec_.name() + ".weight", features_, 1));
+        const int tick = plan.workspace.next_tick();
+        inv_rms_ = plan.workspace.add(rows_, 0, DType::f32, forward_at(tick), backward_at(tick));
+        return in;
+    }
+    void forward(LaneContext& lane, View x, View y) const override {
+        lane.ops->rmsnorm_forward(arguments(lane, x, y));
+    }
+    void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
+        lane.ops->rmsnorm_backward(arguments(lane, x, y), as_rows(dy, features_),
+                                   dx ? as_rows(dx, features_) : as_rows(dy, features_),
+                                   lane.gradient(gamma_), lane.accumulate);
+        lane.gradients_done(gamma_);
+    }
+    void add_work(Work& work, std::int64_t samples, bool) const override {
+        work.move(rows_ * features_, samples, 2 + 3);  // rows stay in cache between their two passes
+    }
+
+private:
+    RmsNorm arguments(const LaneContext& lane, View x, View y) const {
+        return {.x = as_rows(x, features_),
+                .y = as_rows(y, features_),
+                .gamma = lane.weight(gamma_),
+                .eps = eps_,
+                .inv_rms = lane.tensor(inv_rms_, {lane.samples * rows_})};
+    }
+
+    LayerSpec spec_;
+    std::int64_t features_ = 0, rows_ = 0;  // rows per sample
+    float eps_ = 0;
+    ParameterId gamma_ = -1;  // [C]
+    TensorId inv_rms_ = -1;   // [N·rows]
+};
+
 }  // namespace
 
+std::unique_ptr<Layer> make_rmsnorm(const LayerSpec& spec) {
+    return std::make_unique<RmsNormLayer>(spec);
+}
 std::unique_ptr<Layer> make_batchnorm(const LayerSpec& spec) {
     return std::make_unique<BatchNormLayer>(spec);
 }

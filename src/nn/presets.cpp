@@ -1,7 +1,9 @@
 // The presets, written in the vocabulary of `layer = ...` lines.
+#include <cmath>
 #include <string>
 
 #include "trireme/base/error.hpp"
+#include "trireme/base/parse.hpp"
 #include "trireme/nn/description.hpp"
 
 namespace trireme {
@@ -23,6 +25,10 @@ std::string activation_line(const PresetOptions& options) {
 
 std::string number(std::int64_t value) {
     return std::to_string(value);
+}
+
+std::string real(double value) {
+    return to_text(value);
 }
 
 /// Hidden layers fc1, fc2, ... and the output layer.
@@ -104,6 +110,81 @@ Lines resnet18(const Shape& sample, const PresetOptions& options) {
     return lines;
 }
 
+/// A pre-norm block (Xiong et al. 2020): attention and feed-forward part, each on a residual stream.
+void add_block(Lines& lines, const PresetOptions& o, const std::string& name, bool causal) {
+    // Radford et al. 2019: weights that write into the stream start smaller, so that it does not grow with
+    // depth.
+    const std::string std = " std=0.02",
+                      out_std = real(0.02 / std::sqrt(2.0 * static_cast<double>(o.layers)));
+    const std::string dropout = o.dropout > 0 ? "dropout p=" + real(o.dropout) : "";
+    const std::string bias = o.norm == "rmsnorm" ? " bias=false" : "";
+    const auto end = [&] {
+        if (!dropout.empty()) lines.push_back(dropout);
+        lines.push_back("end");
+    };
+    lines.push_back("residual");
+    lines.push_back(o.norm + " name=" + name + ".norm1");
+    lines.push_back("attention heads=" + number(o.heads) +
+                    " kv_heads=" + number(o.kv_heads > 0 ? o.kv_heads : o.heads) +
+                    (causal ? "" : " causal=false") + (o.positions == "rotary" ? " rope=true" : "") + bias +
+                    std + " out_std=" + out_std + " name=" + name + ".attention");
+    end();
+    lines.push_back("residual");
+    lines.push_back(o.norm + " name=" + name + ".norm2");
+    if (o.ffn_kind == "swiglu") {
+        const std::int64_t hidden = o.ffn > 0 ? o.ffn : (8 * o.d_model / 3 + 63) / 64 * 64;
+        lines.push_back("swiglu hidden=" + number(hidden) + std + " out_std=" + out_std + " name=" + name +
+                        ".ffn");
+    } else {
+        const std::int64_t hidden = o.ffn > 0 ? o.ffn : 4 * o.d_model;
+        lines.push_back("linear out=" + number(hidden) + bias + std + " name=" + name + ".ffn1");
+        lines.push_back("gelu");
+        lines.push_back("linear out=" + number(o.d_model) + bias + " std=" + out_std + " name=" + name +
+                        ".ffn2");
+    }
+    end();
+}
+
+/// A decoder of tokens, as Radford et al. 2019 (learned positions, LayerNorm, GELU) or Touvron et al. 2023
+/// (rotary, RMSNorm, SwiGLU).
+Lines gpt(const Shape& sample, const PresetOptions& o) {
+    if (sample.rank() != 1)
+        throw usage_error("model.arch=gpt needs tokens (data.kind=tokens), but the data have samples of " +
+                          sample.text());
+    const std::string vocab = o.vocab > 0 ? number(o.vocab) : "classes";
+    Lines lines;
+    lines.push_back("embedding dim=" + number(o.d_model) + " vocab=" + vocab + " name=embed");
+    if (o.positions == "learned") lines.push_back("positions name=positions");
+    if (o.dropout > 0) lines.push_back("dropout p=" + real(o.dropout));
+    for (std::int64_t block = 1; block <= o.layers; ++block)
+        add_block(lines, o, "block" + number(block), true);
+    lines.push_back(o.norm + " name=norm");
+    lines.push_back("linear out=" + vocab + " bias=false name=head" +
+                    std::string(o.tied ? " tied=embed" : " std=0.02"));
+    return lines;
+}
+
+/// Patches of an image as a sequence (Dosovitskiy et al. 2021), with the mean of the positions in place of a
+/// class token (Beyer et al. 2022).
+Lines vit(const Shape& sample, const PresetOptions& o) {
+    need_image("vit", sample, 1);
+    if (sample[1] % o.patch != 0 || sample[2] % o.patch != 0)
+        throw usage_error("model.patch=" + number(o.patch) + " must divide the images, which are " +
+                          sample.text());
+    Lines lines;
+    lines.push_back("conv out=" + number(o.d_model) + " kernel=" + number(o.patch) +
+                    " stride=" + number(o.patch) + " name=patch");
+    lines.push_back("tokens");
+    if (o.positions == "learned") lines.push_back("positions name=positions");
+    if (o.dropout > 0) lines.push_back("dropout p=" + real(o.dropout));
+    for (std::int64_t block = 1; block <= o.layers; ++block)
+        add_block(lines, o, "block" + number(block), false);
+    lines.push_back(o.norm + " name=norm");
+    lines.push_back("tokenmean");
+    lines.push_back("linear out=classes name=head");
+    return lines;
+}
+
 }  // namespace
 
 std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample,
@@ -111,7 +192,9 @@ std::vector<std::string> preset_layers(const std::string& arch, const Shape& sam
     if (arch == "mlp") return mlp(sample, options);
     if (arch == "cnn") return cnn(sample, options);
     if (arch == "resnet18") return resnet18(sample, options);
-    throw usage_error("model.arch=" + arch + ": expected mlp, cnn or resnet18");
+    if (arch == "gpt") return gpt(sample, options);
+    if (arch == "vit") return vit(sample, options);
+    throw usage_error("model.arch=" + arch + ": expected mlp, cnn, resnet18, gpt or vit");
 }
 
 }  // namespace trireme

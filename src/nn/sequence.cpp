@@ -22,6 +22,8 @@ public:
     bool empty() const { return children_.empty(); }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
+        deal_features(plan);
+        const bool split_output = std::exchange(plan.split_output, false);
         std::vector<int> begin_tick, end_tick;  // first and one past the last tick of each child
         Shape shape = in;
         for (std::size_t i = 0; i < children_.size(); ++i) {
@@ -40,6 +42,7 @@ public:
             children_[i].dy = plan.workspace.add(elements, 0, plan.compute, backward_at(end_tick[i + 1] - 1),
                                                  backward_at(begin_tick[i]));
         }
+        plan.split_output = split_output;
         return shape;
     }
 
@@ -76,6 +79,30 @@ private:
         Shape in{}, out{};
         TensorId y = -1, dy = -1;  // [N, out...], absent for the last child
     };
+    /// Tensor parallelism: two layers that can split, with nothing but element-wise ones between them, leave
+    /// the features split on the way; the model's last one leaves them split where the loss can take them so.
+    void deal_features(ModelPlan& plan) {
+        const auto splits = [&](std::size_t i) { return children_[i].layer->splits(); };
+        const std::size_t count = children_.size();
+        bool output_split = false;
+        for (std::size_t i = 0; plan.group.size() > 1 && i < count; ++i) {
+            if (!splits(i)) continue;
+            std::size_t partner = i + 1;
+            while (partner < count && children_[partner].layer->passes_split()) ++partner;
+            if (partner < count && children_[partner].layer->takes_split()) {
+                children_[i].layer->set_features(Features::whole, Features::split);
+                for (std::size_t between = i + 1; between < partner; ++between)
+                    children_[between].layer->set_features(Features::split, Features::split);
+                children_[partner].layer->set_features(Features::split, Features::whole);
+                i = partner;
+            } else if (i + 1 == count && plan.split_output) {
+                children_[i].layer->set_features(Features::whole, Features::split);
+                output_split = true;
+            }
+        }
+        plan.split_output = output_split;
+    }
+
     View activation(const LaneContext& lane, std::size_t i) const {
         return lane.tensor(children_[i].y, children_[i].out.batched(lane.samples));
     }
@@ -174,13 +201,17 @@ using Factory = std::unique_ptr<Layer> (*)(const LayerSpec&);
 
 const std::vector<std::pair<std::string, Factory>>& factories() {
     static const std::vector<std::pair<std::string, Factory>> table = {
-        {"linear", make_linear},       {"conv", make_conv},
-        {"batchnorm", make_batchnorm}, {"layernorm", make_layernorm},
-        {"relu", make_activation},     {"gelu", make_activation},
-        {"silu", make_activation},     {"tanh", make_activation},
-        {"sigmoid", make_activation},  {"dropout", make_dropout},
-        {"maxpool", make_pool},        {"avgpool", make_pool},
-        {"flatten", make_flatten},     {"globalavgpool", make_global_average_pool},
+        {"linear", make_linear},        {"conv", make_conv},
+        {"batchnorm", make_batchnorm},  {"layernorm", make_layernorm},
+        {"relu", make_activation},      {"gelu", make_activation},
+        {"silu", make_activation},      {"tanh", make_activation},
+        {"sigmoid", make_activation},   {"dropout", make_dropout},
+        {"maxpool", make_pool},         {"avgpool", make_pool},
+        {"flatten", make_flatten},      {"globalavgpool", make_global_average_pool},
+        {"rmsnorm", make_rmsnorm},      {"embedding", make_embedding},
+        {"positions", make_positions},  {"attention", make_attention},
+        {"swiglu", make_swiglu},        {"tokens", make_image_tokens},
+        {"tokenmean", make_token_mean},
     };
     return table;
 }

@@ -119,8 +119,70 @@ private:
     Shape in_;
 };
 
+/// Images to sequences: the pixels, row by row, become positions, the channels their features. Channels-last
+/// memory is that already.
+class ImageTokens final : public Layer {
+public:
+    explicit ImageTokens(const LayerSpec& spec) : spec_(spec) { spec.allow({}); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        if (in.rank() != 3) spec_.refuse("needs images, but gets " + in.text());
+        plan.workspace.next_tick();
+        elements_ = in.count();
+        return {in[1] * in[2], in[0]};
+    }
+    void forward(LaneContext& lane, View x, View y) const override { lane.ops->copy(x, y); }
+    void backward(LaneContext& lane, View, View, View dy, View dx) const override {
+        if (dx) lane.ops->copy(dy, dx);
+    }
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        work.move(elements_, samples, first ? 2 : 4);
+    }
+
+private:
+    LayerSpec spec_;
+    std::int64_t elements_ = 0;
+};
+
+/// A sequence to the mean of its positions.
+class TokenMean final : public Layer {
+public:
+    explicit TokenMean(const LayerSpec& spec) : spec_(spec) { spec.allow({}); }
+
+    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        if (in.rank() != 2) spec_.refuse("needs a sequence of vectors, but gets " + in.text());
+        plan.workspace.next_tick();
+        window_ = {.c = in[1], .h = in[0], .w = 1, .out = in[1], .kernel_h = in[0], .kernel_w = 1};
+        return {in[1]};
+    }
+    void forward(LaneContext& lane, View x, View y) const override {
+        lane.ops->pool_forward(Pool::average, of(lane), x, y, {});
+    }
+    void backward(LaneContext& lane, View, View, View dy, View dx) const override {
+        if (dx) lane.ops->pool_backward(Pool::average, of(lane), dy, {}, dx);
+    }
+    void add_work(Work& work, std::int64_t samples, bool first) const override {
+        work.move(window_.c * window_.h, samples, first ? 1 : 2);
+    }
+
+private:
+    Window of(const LaneContext& lane) const {
+        Window window = window_;
+        window.n = lane.samples;
+        return window;
+    }
+    LayerSpec spec_;
+    Window window_;
+};
+
 }  // namespace
 
+std::unique_ptr<Layer> make_image_tokens(const LayerSpec& spec) {
+    return std::make_unique<ImageTokens>(spec);
+}
+std::unique_ptr<Layer> make_token_mean(const LayerSpec& spec) {
+    return std::make_unique<TokenMean>(spec);
+}
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec) {
     return std::make_unique<PoolLayer>(spec);
 }

@@ -115,9 +115,10 @@ public:
         const Timer timer(times_.others);
         ops_->gate_backward(a, b, dy, da, db);
     }
-    void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) override {
+    void dropout(const RandomStream& stream, std::int64_t first, std::int64_t stride, float p, View x,
+                 View y) override {
         const Timer timer(times_.others);
-        ops_->dropout(stream, first, p, x, y);
+        ops_->dropout(stream, first, stride, p, x, y);
     }
     void cross_entropy(const CrossEntropy& args) override {
         const Timer timer(times_.others);
@@ -158,6 +159,14 @@ public:
     void copy(View x, View y) override {
         const Timer timer(times_.others);
         ops_->copy(x, y);
+    }
+    void take_columns(View x, std::int64_t first, View y) override {
+        const Timer timer(times_.others);
+        ops_->take_columns(x, first, y);
+    }
+    void put_columns(View x, std::int64_t first, View y) override {
+        const Timer timer(times_.others);
+        ops_->put_columns(x, first, y);
     }
     void to_channels_first(View x, View y) override {
         const Timer timer(times_.others);

@@ -220,37 +220,77 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
     throw usage_error("optim.name=" + options.name + ": expected sgd, adam, adamw, lamb, lars or lion");
 }
 
+namespace {
+
+/// The runs' parts within the pieces. A run that is one parameter stays one, though nothing of it may be
+/// here.
+std::vector<UpdateRun> clipped(const std::vector<UpdateRun>& runs, const std::vector<Range>& pieces,
+                               bool one_each) {
+    if (pieces.empty()) return runs;
+    std::vector<UpdateRun> kept;
+    for (UpdateRun run : runs) {
+        const Range place = run.place;
+        run.place = {};
+        if (one_each) kept.push_back(run);
+        for (const Range piece : pieces) {
+            const Range part = intersect(place, piece);
+            if (part.empty()) continue;
+            run.place = part;
+            if (one_each)
+                kept.back() = run;
+            else
+                kept.push_back(run);
+        }
+    }
+    return kept;
+}
+
+}  // namespace
+
 UpdatePass::UpdatePass(const Optimizer& optimizer, const ParameterTable& table,
-                       const OptimizerOptions& options)
+                       const OptimizerOptions& options, const UpdateShare& share)
     : optimizer_(optimizer),
       table_(table),
-      runs_(make_update_runs(table, {.lr = options.lr,
-                                     .weight_decay = options.weight_decay,
-                                     .rules = options.rules,
-                                     .one_each = optimizer.layerwise()})),
+      parts_(share.parts),
+      runs_(clipped(make_update_runs(table, {.lr = options.lr,
+                                             .weight_decay = options.weight_decay,
+                                             .rules = options.rules,
+                                             .one_each = optimizer.layerwise()}),
+                    share.pieces, optimizer.layerwise())),
       norms_(runs_.size()) {}
 
 double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) {
-    if (optimizer_.layerwise())
-        for (std::size_t i = 0; i < runs_.size(); ++i) {
-            norms_[i] = {};
-            if (runs_[i].role == Role::weight) optimizer_.measure(ops, arena, runs_[i], info, norms_[i]);
-        }
+    if (optimizer_.layerwise()) measure(ops, arena, info);
     double norm_squared = 0;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
         const UpdateRun& run = runs_[i];
         if (run.role == Role::weight)
-            optimizer_.update(ops, arena, run, info, norms_[i], want_norm ? &norm_squared : nullptr);
+            optimizer_.update(ops, arena, run, info, norms_[i],
+                              want_norm && run.counted ? &norm_squared : nullptr);
         else
             follow(ops, arena, run);
     }
     return norm_squared;
 }
 
+/// The norms of whole parameters: those of the parts added up, copies counted once.
+void UpdatePass::measure(Ops& ops, Arena& arena, const UpdateInfo& info) {
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+        norms_[i] = {};
+        if (runs_[i].role != Role::weight) continue;
+        optimizer_.measure(ops, arena, runs_[i], info, norms_[i]);
+        if (!runs_[i].counted) norms_[i] = {};
+    }
+    if (parts_ == nullptr) return;
+    static_assert(sizeof(LayerNorms) == 2 * sizeof(double));
+    parts_->all_reduce(view_of(&norms_[0].weight, Shape{static_cast<std::int64_t>(2 * norms_.size())}),
+                       Reduce::sum);
+}
+
 double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena) const {
     double sum = 0;
     for (const UpdateRun& run : runs_)
-        if (run.role == Role::weight) ops.sum_squares(arena.gradients.range(run.place), &sum);
+        if (run.role == Role::weight && run.counted) ops.sum_squares(arena.gradients.range(run.place), &sum);
     return sum;
 }
 

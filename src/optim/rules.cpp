@@ -81,6 +81,7 @@ UpdateRun run_of(const ParameterTable& table, ParameterId id, const RunOptions& 
         return run;
     }
     run.weight_decay = parameter.decay ? options.weight_decay : 0;
+    run.counted = parameter.counted;
     run.matrix = parameter.decay;
     for (const ParameterRule& rule : options.rules) {
         if (!fits(rule, parameter)) continue;
@@ -93,7 +94,7 @@ UpdateRun run_of(const ParameterTable& table, ParameterId id, const RunOptions& 
 
 bool alike(const UpdateRun& a, const UpdateRun& b) {
     return a.role == b.role && a.lr_factor == b.lr_factor && a.weight_decay == b.weight_decay &&
-           a.matrix == b.matrix && a.average == b.average;
+           a.matrix == b.matrix && a.counted == b.counted && a.average == b.average;
 }
 
 /// Six digits are enough for the log: a factor may be a quotient.

@@ -63,19 +63,22 @@ void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, 
 
 void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
     const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
-    parts.model =
-        std::make_unique<Model>(model_description(config, parts.train_set.sample), loss_options(config),
-                                parts.train_set.sample, outputs, largest, compute_type(config));
+    parts.model = std::make_unique<Model>(
+        model_description(config, parts.train_set.sample), loss_options(config), parts.train_set.sample,
+        outputs,
+        ModelOptions{
+            .max_samples = largest, .compute = compute_type(config), .group = {&runtime.mesh.tensor()}});
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
-        if (found > parts.model->output()[0])
+        if (found > parts.model->outputs())
             throw misfit("data.valid=" + config.data.valid + ": there is the label " +
                          std::to_string(found - 1) + ", but the training set has " + std::to_string(outputs) +
                          " classes");
     }
     parts.optimizer = make_optimizer(optimizer_options(config));
-    parts.update =
-        std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config));
+    parts.update = std::make_unique<UpdatePass>(
+        *parts.optimizer, parts.model->table(), optimizer_options(config),
+        UpdateShare{.parts = runtime.mesh.tensor().size() > 1 ? &runtime.mesh.tensor() : nullptr});
     parts.schedule = make_schedule(config, parts.plan.steps());
     parts.scaler.emplace(scaler_options(config));
     parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),
@@ -99,10 +102,11 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
          .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
          .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
          .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
-    parts.step = std::make_unique<TrainStep>(data, *parts.runner, *parts.arena, *parts.update, *parts.reducer,
-                                             parts.plan.lanes,
+    parts.step = std::make_unique<TrainStep>(runtime.mesh.world(), runtime.mesh.model(), *parts.runner,
+                                             *parts.arena, *parts.update, *parts.reducer, parts.plan.lanes,
                                              StepOptions{.clip_norm = config.train.clip_norm,
                                                          .seed = config.run.seed,
+                                                         .reports = runtime.mesh.tensor().rank() == 0,
                                                          .may_skip = parts.scaler->enabled(),
                                                          .average_decay = config.train.ema});
 }
@@ -128,7 +132,7 @@ void set_state(Runtime& runtime, const Config& config, const std::optional<Resum
 
 void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
     const int node_ranks = runtime.session.local_size();
-    const std::int64_t outputs = parts.model->output()[0];
+    const std::int64_t outputs = parts.model->outputs();
     LoaderOptions options =
         loader_options(config, parts.plan, parts.normalization, my_lanes, outputs, node_ranks);
     set_augmentation(options, config);

@@ -149,6 +149,11 @@ void check_config(const Config& c) {
     refuse_when(c.schedule.name == "plateau" && (c.data.valid.empty() || c.train.eval_every == Every{}),
                 "schedule.name=plateau follows validations: it needs data.valid, and train.eval_every other "
                 "than never");
+    refuse_when(
+        c.parallel.tensor > 1 && c.train.reduction == "reproducible",
+        "train.reduction=reproducible is defined for data parallelism: the sums within a layer depend on "
+        "parallel.tensor=" +
+            std::to_string(c.parallel.tensor) + "; expected 1");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");

@@ -110,8 +110,9 @@ Rows data_rows() {
 
 Rows model_rows() {
     return {
-        choice("model.arch", [](auto& c) -> auto& { return c.model.arch; }, {"mlp", "cnn", "resnet18"},
-               "A preset: mlp, cnn, resnet18. Not used where there are layer lines.", {"resnet", "gpt"}),
+        choice("model.arch", [](auto& c) -> auto& { return c.model.arch; },
+               {"mlp", "cnn", "resnet18", "gpt", "vit"},
+               "A preset: mlp, cnn, resnet18, gpt, vit. Not used where there are layer lines.", {"resnet"}),
         lines(
             "model.layer", [](auto& c) -> auto& { return c.model.layers; },
             "A layer, such as `conv out=32 kernel=3 padding=1`; one line for each, read top to bottom."),
@@ -134,6 +135,42 @@ Rows model_rows() {
         flag(
             "model.batchnorm", [](auto& c) -> auto& { return c.model.batchnorm; },
             "mlp, cnn: batch normalisation after each layer: true, false."),
+        integer(
+            "model.layers", [](auto& c) -> auto& { return c.model.blocks; }, 1,
+            "gpt, vit: number of blocks."),
+        integer(
+            "model.d_model", [](auto& c) -> auto& { return c.model.d_model; }, 1,
+            "gpt, vit: features of a position."),
+        integer(
+            "model.heads", [](auto& c) -> auto& { return c.model.heads; }, 1,
+            "gpt, vit: heads of attention."),
+        integer(
+            "model.kv_heads", [](auto& c) -> auto& { return c.model.kv_heads; }, 0,
+            "gpt, vit: heads of keys and values (grouped queries): auto (model.heads) or a number.", "auto"),
+        integer(
+            "model.ffn", [](auto& c) -> auto& { return c.model.ffn; }, 0,
+            "gpt, vit: hidden features of the feed-forward part: auto (4 d_model; 8/3 for swiglu) or a "
+            "number.",
+            "auto"),
+        choice(
+            "model.ffn_kind", [](auto& c) -> auto& { return c.model.ffn_kind; }, {"gelu", "swiglu"},
+            "gpt, vit: feed-forward part: gelu, swiglu."),
+        choice(
+            "model.norm", [](auto& c) -> auto& { return c.model.norm; }, {"layernorm", "rmsnorm"},
+            "gpt, vit: layernorm, or rmsnorm (then without biases)."),
+        choice(
+            "model.positions", [](auto& c) -> auto& { return c.model.positions; },
+            {"learned", "rotary", "none"}, "gpt, vit: how positions are told apart: learned, rotary, none."),
+        integer(
+            "model.vocab", [](auto& c) -> auto& { return c.model.vocab; }, 0,
+            "gpt: size of the vocabulary: auto (the largest token of the training set + 1) or a number.",
+            "auto"),
+        flag(
+            "model.tied", [](auto& c) -> auto& { return c.model.tied; },
+            "gpt: the head shares the embedding's weights: true, false."),
+        integer(
+            "model.patch", [](auto& c) -> auto& { return c.model.patch; }, 1,
+            "vit: pixels along the side of a patch."),
         choice(
             "model.loss", [](auto& c) -> auto& { return c.model.loss; }, {"cross_entropy", "mse", "bce"},
             "cross_entropy (classes), mse (real targets), bce (targets in [0, 1], on logits)."),
@@ -326,7 +363,12 @@ Rows other_rows() {
         integer(
             "scaler.max_skips", [](auto& c) -> auto& { return c.scaler.max_skips; }, 1,
             "So many skipped steps in a row end the run."),
-        planned("parallel.tensor", "1", "Ranks that split each layer."),
+        integer(
+            "parallel.tensor", [](auto& c) -> auto& { return c.parallel.tensor; }, 1,
+            "Ranks that split each layer (tensor parallelism); they must divide the ranks."),
+        flag(
+            "parallel.allow_spread", [](auto& c) -> auto& { return c.parallel.allow_spread; },
+            "Let the ranks that split a layer lie on several nodes: true, false."),
         planned("parallel.pipeline", "1", "Stages that the layers are dealt to."),
         planned("parallel.schedule", "1f1b", "Order of micro-batches in the pipeline."),
         planned("parallel.zero", "0", "ZeRO stage: what is sharded over the data-parallel ranks."),

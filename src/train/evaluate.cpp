@@ -42,8 +42,9 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
             false};
     const Range my_lanes = part_of({0, plan.lanes}, ranks, world.rank());
 
-    model = std::make_unique<Model>(model_description(config, meta.sample), loss_options(config), meta.sample,
-                                    meta.outputs, plan.largest_lane(), compute_type(config));
+    model = std::make_unique<Model>(
+        model_description(config, meta.sample), loss_options(config), meta.sample, meta.outputs,
+        ModelOptions{.max_samples = plan.largest_lane(), .compute = compute_type(config)});
     arena = std::make_unique<Arena>(runtime.device, model->table(),
                                     ArenaOptions{.compute = compute_type(config)});
     load_checkpoint(world, checkpoint, model->table(), *arena,

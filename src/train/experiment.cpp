@@ -58,7 +58,18 @@ ModelDescription model_description(const Config& config, const Shape& sample) {
                          .channels = config.model.channels,
                          .activation = config.model.activation,
                          .dropout = config.model.dropout,
-                         .batchnorm = config.model.batchnorm};
+                         .batchnorm = config.model.batchnorm,
+                         .layers = config.model.blocks,
+                         .d_model = config.model.d_model,
+                         .heads = config.model.heads,
+                         .kv_heads = config.model.kv_heads,
+                         .ffn = config.model.ffn,
+                         .vocab = config.model.vocab,
+                         .patch = config.model.patch,
+                         .norm = config.model.norm,
+                         .ffn_kind = config.model.ffn_kind,
+                         .positions = config.model.positions,
+                         .tied = config.model.tied};
     if (preset.widths.size() == 1)
         preset.widths.assign(static_cast<std::size_t>(config.model.depth), preset.widths[0]);
     description.layers = preset_layers(config.model.arch, sample, preset);

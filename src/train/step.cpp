@@ -50,6 +50,7 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
     lane.table = &model_.table();
     lane.plan = &model_.workspace();
     lane.weights = weights_;
+    lane.group = model_.group();
     lane.operands = arena_.low ? &*arena_.low : weights_;
     lane.workspace = w.workspace.as<std::byte>();
     lane.samples = batch.samples();
@@ -60,6 +61,10 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
 
 void LaneSums::clear() {
     std::fill(values_.begin(), values_.end(), 0.0);
+}
+
+void LaneSums::drop() {
+    std::fill(values_.begin(), values_.end() - extras, 0.0);
 }
 
 LossSums LaneSums::of_lane(std::int64_t lane) {
@@ -78,9 +83,10 @@ double LaneSums::total(int which) const {
     return sum;
 }
 
-TrainStep::TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, UpdatePass& update,
-                     GradientReducer& reducer, std::int64_t lanes, StepOptions options)
-    : data_(data),
+TrainStep::TrainStep(Communicator& world, Communicator& model, LaneRunner& runner, Arena& arena,
+                     UpdatePass& update, GradientReducer& reducer, std::int64_t lanes, StepOptions options)
+    : world_(world),
+      model_(model),
       runner_(runner),
       arena_(arena),
       reducer_(reducer),
@@ -104,11 +110,12 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
-    const double squares = norm_first ? update_.gradient_norm_squared(ops, arena_) : 0;
+    const double squares = norm_first ? over_model(update_.gradient_norm_squared(ops, arena_)) : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
     waiting.restart();
-    sums_.reduce(data_);
-    result.exposed_seconds = data_.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
+    if (!options_.reports) sums_.drop();
+    sums_.reduce(world_);
+    result.exposed_seconds = world_.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
 
     result.count = sums_.count();
     result.correct = sums_.correct();
@@ -137,10 +144,15 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         update_.apply(ops, arena_, info, false);
     } else {
         // Nothing depends on the norm before the update: one pass does both.
-        result.gradient_norm = std::sqrt(update_.apply(ops, arena_, info, true));
+        result.gradient_norm = std::sqrt(over_model(update_.apply(ops, arena_, info, true)));
         require_finite("gradient norm", result.gradient_norm);
     }
     return result;
+}
+
+/// The ranks of a replica hold different parameters: what each has found of a norm, added up.
+double TrainStep::over_model(double share) {
+    return model_.size() > 1 ? all_reduce_value(model_, share, Reduce::sum) : share;
 }
 
 void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request) {

@@ -324,7 +324,7 @@ CheckpointMeta Trainer::meta() const {
     meta.input_scale = parts_.normalization.scale;
     meta.sample = parts_.train_set.sample;
     meta.samples = parts_.plan.samples;
-    meta.outputs = parts_.model->output()[0];
+    meta.outputs = parts_.model->outputs();
     meta.optimizer = config_.optim.name;
     meta.state_names = parts_.optimizer->state_names();
     return meta;

@@ -17,7 +17,8 @@ struct Rig {
         DType compute = DType::f32)
         : device(make_device(device_kind)),
           ops(make_ops(*device, 1)),
-          model(ModelDescription{layers, "", init}, loss, sample, outputs, batch, compute),
+          model(ModelDescription{layers, "", init}, loss, sample, outputs,
+                {.max_samples = batch, .compute = compute}),
           arena(*device, model.table(), {.compute = compute}),
           workspace(*device, model.workspace().bytes()) {
         model.initialize(*ops, arena.weights, 5);

@@ -12,7 +12,7 @@ namespace {
 
 std::string refusal(const std::vector<std::string>& layers, Shape sample = {4}, std::int64_t outputs = 2) {
     try {
-        Model(ModelDescription{layers, "", "kaiming"}, {}, sample, outputs, 4);
+        Model(ModelDescription{layers, "", "kaiming"}, {}, sample, outputs, {.max_samples = 4});
     } catch (const Error& error) {
         CHECK(error.status() == Status::bad_usage);
         return error.what();
@@ -108,7 +108,8 @@ TEST_CASE("names, decay and roles", "[unit][nn]") {
 
 TEST_CASE("presets fit their data", "[unit][nn]") {
     const auto parameters = [](const std::string& arch, Shape sample, PresetOptions options = {}) {
-        Model model(ModelDescription{preset_layers(arch, sample, options), "", "kaiming"}, {}, sample, 10, 2);
+        Model model(ModelDescription{preset_layers(arch, sample, options), "", "kaiming"}, {}, sample, 10,
+                    {.max_samples = 2});
         return model.table().weight_count();
     };
     CHECK(parameters("mlp", {784}, {.widths = {512, 512}}) ==

@@ -45,7 +45,7 @@ struct Pipeline {
             comm, *rig.device, rig.model.table(), arena,
             {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
         step = std::make_unique<TrainStep>(
-            comm, *runner, arena, *update, *reducer, lanes,
+            comm, comm, *runner, arena, *update, *reducer, lanes,
             StepOptions{.clip_norm = clip, .may_skip = compute == DType::f16, .average_decay = 0.9});
         rig.model.initialize(*rig.ops, arena.weights, 1);
         runner->use(arena.weights);

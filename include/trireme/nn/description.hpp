@@ -53,10 +53,21 @@ struct PresetOptions {
     std::string activation = "relu";
     double dropout = 0;
     bool batchnorm = false;  ///< mlp, cnn
+
+    // gpt, vit
+    std::int64_t layers = 6, d_model = 384, heads = 6;
+    std::int64_t kv_heads = 0;  ///< 0: as many as heads
+    std::int64_t ffn = 0;       ///< hidden features of the feed-forward part; 0: 4 d_model, 8/3 for swiglu
+    std::int64_t vocab = 0;     ///< 0: the tokens of the data
+    std::int64_t patch = 4;     ///< vit: pixels along the side of a patch
+    std::string norm = "layernorm";     ///< layernorm, rmsnorm
+    std::string ffn_kind = "gelu";      ///< gelu, swiglu
+    std::string positions = "learned";  ///< learned, rotary, none
+    bool tied = true;                   ///< gpt: the head shares the embedding's weights
 };
 
-/// The layer lines of a preset: mlp, cnn, resnet18. The last one has out=classes for classification, else
-/// out=outputs.
+/// The layer lines of a preset: mlp, cnn, resnet18, gpt, vit. The last one has out=classes for
+/// classification, else out=outputs.
 /// @throws Error (bad_usage) naming the presets on another name, or extents that do not fit it.
 std::vector<std::string> preset_layers(const std::string& arch, const Shape& sample,
                                        const PresetOptions& options);

@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "trireme/base/range.hpp"
+#include "trireme/comm/communicator.hpp"
 #include "trireme/nn/description.hpp"
 #include "trireme/nn/plan.hpp"
 #include "trireme/ops/ops.hpp"
@@ -16,6 +19,22 @@
 #include "trireme/param/table.hpp"
 
 namespace trireme {
+
+/// The ranks that split each layer of a model, and this one among them. A group of one is an ordinary group.
+struct TensorGroup {
+    Communicator* comm = nullptr;  ///< absent: one rank
+    int rank() const { return comm != nullptr ? comm->rank() : 0; }
+    int size() const { return comm != nullptr ? comm->size() : 1; }
+    /// This rank's part of an extent, and any rank's.
+    Range part(std::int64_t extent) const { return part_of(extent, rank()); }
+    Range part_of(std::int64_t extent, int of) const { return trireme::part_of({0, extent}, size(), of); }
+};
+
+/// Ranks of the largest tensor group.
+inline constexpr int most_tensor_ranks = 64;
+
+/// How the features between layers lie on the ranks of the tensor group.
+enum class Features { whole, split };
 
 /// What one lane brings along on its way through the model.
 struct LaneContext {
@@ -28,6 +47,7 @@ struct LaneContext {
     std::byte* workspace = nullptr;
     bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
     bool accumulate = false;  ///< add to the gradients that earlier lanes left there
+    TensorGroup group{};
     std::uint64_t seed = 0;
     std::int64_t step = 0;            ///< attempted updates so far: the dropout key
     std::int64_t samples = 0;         ///< of this lane
@@ -43,6 +63,10 @@ struct LaneContext {
     void gradients_done(ParameterId first) const {
         if (finished) finished(table->finished_after(first));
     }
+    /// Partial sums (float32) of all ranks of the tensor group, in place.
+    void sum_over_tensor(View partial) const {
+        if (group.comm != nullptr) group.comm->all_reduce(partial, Reduce::sum);
+    }
     /// A planned tensor in the given shape.
     View tensor(TensorId id, const Shape& shape) const {
         return {workspace + plan->offset(id), plan->dtype(id), shape};
@@ -56,6 +80,14 @@ struct ModelPlan {
     std::string init;            ///< of weights, as in the configuration
     std::int64_t outputs = 0;    ///< what `classes` (or `outputs`) stands for
     DType compute = DType::f32;  ///< of activations, their gradients and the operands of products
+    TensorGroup group{};
+    std::int64_t split_width = 0;  ///< whole width of the features that the last layer has left split
+    struct Tied {
+        ParameterId weight = -1;
+        std::int64_t vocab = 0, dim = 0;
+    };
+    std::map<std::string, Tied> embeddings{};  ///< by layer name, for heads that share their weights
+    bool split_output = false;  ///< wanted by the model of its last layer; then: whether it is so
 };
 
 /// The work of one lane, for rooflines and forecasts.
@@ -73,6 +105,11 @@ struct Work {
     DType compute = DType::f32;
     std::vector<Gemm> gemms;
     std::vector<Conv> convs;
+    struct AttentionPass {
+        Attention shape;
+        bool backward;
+    };
+    std::vector<AttentionPass> attentions;
     double bytes = 0;  ///< moved by everything else: norms, activations, pooling, dropout
 
     /// `elements` per sample of the compute type are touched `times` times for `samples` samples.
@@ -102,6 +139,18 @@ public:
 
     /// Takes over a following activation as an epilogue; false where it cannot.
     virtual bool absorb(Activation) { return false; }
+
+    // How a layer takes part in tensor parallelism; decided by the sequence before plan().
+
+    /// True for layers that can leave their output features split.
+    virtual bool splits() const { return false; }
+    /// True for layers that can take split features as their input.
+    virtual bool takes_split() const { return false; }
+    /// True for layers that act on each feature alone: split features pass through them.
+    virtual bool passes_split() const { return false; }
+    /// Tells a layer how the features before and after it lie. Whatever they are by itself, a layer whose
+    /// output is `whole` may still split its weights.
+    virtual void set_features(Features, Features) {}
 };
 
 /// Builds the layer of one specification (not residual/shortcut/end, which the model assembles).

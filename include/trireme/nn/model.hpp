@@ -19,25 +19,38 @@ struct LossOptions {
     std::int32_t ignore_index = -100;
 };
 
+class ColumnGather;
+
+/// How a model is run.
+struct ModelOptions {
+    std::int64_t max_samples = 1;  ///< of a lane
+    DType compute = DType::f32;    ///< what layers compute in: float32, bfloat16, float16
+    TensorGroup group{};           ///< the ranks that split each layer
+};
+
 class Model {
 public:
-    /// `sample`: shape of one input; `outputs`: classes, or width of the target; lanes have at most
-    /// `max_samples`; layers compute in `compute` (float32, bfloat16, float16).
+    /// `sample`: shape of one input; `outputs`: classes (tokens of the vocabulary), or width of the target.
     /// @throws Error (bad_usage) quoting the layer line that is wrong or does not fit.
     Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
-          std::int64_t outputs, std::int64_t max_samples, DType compute = DType::f32);
+          std::int64_t outputs, const ModelOptions& options);
     ~Model();
 
     const ParameterTable& table() const { return table_; }
     const WorkspacePlan& workspace() const { return workspace_; }
     const Shape& input() const { return input_; }
     const Shape& output() const { return output_; }
+    std::int64_t outputs() const { return output_[output_.rank() - 1]; }  ///< classes, or values
     const LossOptions& loss() const { return loss_; }
     DType compute() const { return compute_; }
+    const TensorGroup& group() const { return group_; }
 
-    /// Runs the layers over x [N, input...]; the result [N, outputs], float32 in any precision, lies in the
-    /// lane's workspace.
+    /// Runs the layers over x [N, input...]; the result [N, output...], float32 in any precision, lies in the
+    /// lane's workspace. Over a tensor group it may be this rank's part of the classes: for loss() and
+    /// whole().
     View forward(LaneContext& lane, View x) const;
+    /// All classes of what forward() gave, on every rank of the tensor group. Collective over it.
+    View whole(LaneContext& lane, View output) const;
     /// Adds the loss of the output against y to `sums`; with gradients, also starts and runs the backward
     /// pass. gradient_scale: factor on every gradient.
     void loss(LaneContext& lane, View output, View y, const LossSums& sums) const;
@@ -58,11 +71,21 @@ private:
     ParameterTable table_;
     WorkspacePlan workspace_;
     LossOptions loss_;
+    void run_split_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
+                        const LossSums& sums) const;
+    void plan_ends(ModelPlan& plan);
+    Shape local_output(const LaneContext& lane) const;  ///< [N, output...] of this rank
+
     DType compute_;
+    TensorGroup group_;
     Shape input_, output_;
+    Range classes_;  ///< those that this rank has of the output
     std::unique_ptr<Layer> layers_;
     TensorId input_tensor_ = -1;  // the inputs in the compute type; absent where they come in it
     TensorId output_tensor_ = -1, d_output_tensor_ = -1;
+    // Only where classes are split: [rows], [rows, 3], [rows] of SplitCrossEntropy; all classes.
+    TensorId maximum_ = -1, row_sums_ = -1, winner_ = -1, whole_ = -1;
+    std::unique_ptr<ColumnGather> gather_;
 };
 
 }  // namespace trireme

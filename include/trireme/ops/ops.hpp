@@ -271,8 +271,10 @@ public:
     virtual void gate_backward(View a, View b, View dy, View da, View db) = 0;
 
     /// y_i = x_i / (1-p) where word(first + i) says keep, else 0. The same call with dy, dx is its backward.
-    /// y may be x. Element i of the view is element `first + i` of the stream.
-    virtual void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) = 0;
+    /// y may be x. Element i of the view is element `first + i` of the stream; where x is [rows, c] out of
+    /// rows of `stride` elements (> 0), element (r, j) is `first + r·stride + j`.
+    virtual void dropout(const RandomStream& stream, std::int64_t first, std::int64_t stride, float p, View x,
+                         View y) = 0;
 
     virtual void cross_entropy(const CrossEntropy& args) = 0;
     virtual void split_cross_entropy_maximum(const SplitCrossEntropy& args) = 0;  ///< sets maximum
@@ -291,6 +293,10 @@ public:
     virtual void fill(View y, float value) = 0;
     /// y = x, converted where the types (real ones) differ.
     virtual void copy(View x, View y) = 0;
+    /// y = columns [first, first + c) of x. x [rows, C], y [rows, c]; converts.
+    virtual void take_columns(View x, std::int64_t first, View y) = 0;
+    /// Columns [first, first + c) of y = x. x [rows, c], y [rows, C]; the other columns of y stay. Converts.
+    virtual void put_columns(View x, std::int64_t first, View y) = 0;
     /// From channels-last memory to channels-first and back; x and y have the logical shape [N, C, H, W].
     virtual void to_channels_first(View x, View y) = 0;
     virtual void to_channels_last(View x, View y) = 0;

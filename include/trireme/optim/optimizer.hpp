@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/communicator.hpp"
 #include "trireme/ops/ops.hpp"
 #include "trireme/optim/rules.hpp"
 #include "trireme/param/arena.hpp"
@@ -59,25 +60,37 @@ public:
 /// @throws Error (bad_usage) naming key and value when they are unknown or out of range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
+/// What of the arena this rank updates, and who has the rest.
+struct UpdateShare {
+    std::vector<Range> pieces{};    ///< absent: everything
+    Communicator* parts = nullptr;  ///< ranks that hold parts of the same parameters; absent: none
+};
+
 /// One update of all parameters: weights by the optimizer, statistics by their running average. One fused
 /// pass per run of like parameters.
 class UpdatePass {
 public:
     /// Everything but the options is kept by reference. @throws Error (bad_usage) naming a rule that fits no
     /// parameter.
-    UpdatePass(const Optimizer& optimizer, const ParameterTable& table, const OptimizerOptions& options);
+    UpdatePass(const Optimizer& optimizer, const ParameterTable& table, const OptimizerOptions& options,
+               const UpdateShare& share = {});
 
-    /// Returns the squared norm of the scaled gradient when `want_norm`, else 0.
+    /// Returns this rank's share of the squared norm of the scaled gradient when `want_norm`, else 0.
+    /// Collective over the parts for layer-wise optimizers.
     double apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm);
-    /// Sum of squares over all weight gradients (statistics excluded), without changing anything.
+    /// This rank's share of the sum of squares over all weight gradients (statistics excluded), without
+    /// changing anything.
     double gradient_norm_squared(Ops& ops, const Arena& arena) const;
     /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN; empty: none.
     std::string first_not_finite(Ops& ops, const Arena& arena) const;
     const std::vector<UpdateRun>& runs() const { return runs_; }
 
 private:
+    void measure(Ops& ops, Arena& arena, const UpdateInfo& info);
+
     const Optimizer& optimizer_;
     const ParameterTable& table_;
+    Communicator* parts_;
     std::vector<UpdateRun> runs_;
     std::vector<LayerNorms> norms_;  ///< one per run
 };

@@ -31,6 +31,7 @@ struct UpdateRun {
     double lr_factor = 1;  ///< on the schedule's rate
     double weight_decay = 0;
     bool matrix = false;  ///< a matrix or kernel (Parameter::decay): layer-wise rates apply
+    bool counted = true;  ///< in norms over all parameters; of copies one is counted
     float average = 0;    ///< statistics only: how far they follow one step
 };
 

@@ -41,6 +41,7 @@ struct Parameter {
     std::optional<Slice> slice{};  ///< what this rank's model holds of it; absent: everything
     bool held = true;              ///< false: another stage of the pipeline has it
     bool counted = true;           ///< false: a copy, which another rank counts in sums over all parameters
+    bool shared = false;           ///< a second layer uses it, and leaves its gradient there first
     Range place{};                 ///< where it lies in the arena; set by ParameterTable::lay_out
 
     /// Extents of the part that is held here; [0] where it is not.
@@ -63,6 +64,9 @@ public:
     /// Parameters are added in the order of the forward pass.
     /// @throws Error (bad_usage) when the name is taken.
     ParameterId add(Parameter parameter);
+
+    /// A second layer uses this parameter.
+    void share(ParameterId id) { parameters_[static_cast<std::size_t>(id)].shared = true; }
 
     /// Places all parameters: first the statistics, which are final before backward begins, then the weights,
     /// last added first, the order in which backward finishes gradients. Each starts at a multiple of 16

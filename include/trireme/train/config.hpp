@@ -49,6 +49,10 @@ struct Config {
         std::string activation = "relu";
         double dropout = 0;
         bool batchnorm = false;
+        std::int64_t blocks = 6, d_model = 384, heads = 6, kv_heads = 0, ffn = 0, vocab = 0;  ///< gpt, vit
+        std::int64_t patch = 4;
+        std::string norm = "layernorm", ffn_kind = "gelu", positions = "learned";
+        bool tied = true;
         std::string loss = "cross_entropy";
         std::string init = "kaiming";
     } model;
@@ -107,6 +111,8 @@ struct Config {
         std::int64_t max_skips = 50;
     } scaler;
     struct {
+        std::int64_t tensor = 1;
+        bool allow_spread = false;
         double bucket_mb = 25;
         std::string overlap =
             "auto";  ///< reduce while backward goes on: auto (where a core is spare), on, off

@@ -60,6 +60,8 @@ public:
     static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
 
     void clear();
+    /// Drops this rank's sums, not the extras.
+    void drop();
     LossSums of_lane(std::int64_t lane);
     double& extra(int i) { return values_[values_.size() - extras + static_cast<std::size_t>(i)]; }
     /// One all-reduce. Afterwards loss(), count(), correct() are those of all lanes.
@@ -78,6 +80,7 @@ private:
 struct StepOptions {
     double clip_norm = 0;  ///< 0: off
     std::uint64_t seed = 1;
+    bool reports = true;       ///< this rank's lane sums count: one rank of each tensor group
     bool may_skip = false;     ///< a step whose gradient is not finite is skipped; otherwise it is an error
     double average_decay = 0;  ///< of the moving average, where the arena keeps one
 };
@@ -105,8 +108,8 @@ struct StepResult {
 
 class TrainStep {
 public:
-    /// Everything is kept by reference. `sums_lanes`: V.
-    TrainStep(Communicator& data, LaneRunner& runner, Arena& arena, UpdatePass& update,
+    /// Everything is kept by reference. `world`: all ranks; `model`: those of one replica; `lanes`: V.
+    TrainStep(Communicator& world, Communicator& model, LaneRunner& runner, Arena& arena, UpdatePass& update,
               GradientReducer& reducer, std::int64_t lanes, StepOptions options);
 
     /// Lanes, reduce, unscale, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
@@ -115,10 +118,12 @@ public:
     StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
 
 private:
+    double over_model(double share);
     void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
     void run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last);
 
-    Communicator& data_;
+    Communicator& world_;
+    Communicator& model_;
     LaneRunner& runner_;
     Arena& arena_;
     GradientReducer& reducer_;

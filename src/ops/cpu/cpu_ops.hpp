@@ -92,7 +92,8 @@ public:
     void gate_forward(View a, View b, View y) override;
     void gate_backward(View a, View b, View dy, View da, View db) override;
 
-    void dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) override;
+    void dropout(const RandomStream& stream, std::int64_t first, std::int64_t stride, float p, View x,
+                 View y) override;
 
     void cross_entropy(const CrossEntropy& args) override;
     void split_cross_entropy_maximum(const SplitCrossEntropy& args) override;
@@ -105,6 +106,8 @@ public:
     void add(View a, View b, Activation activation, View y) override;
     void fill(View y, float value) override;
     void copy(View x, View y) override;
+    void take_columns(View x, std::int64_t first, View y) override;
+    void put_columns(View x, std::int64_t first, View y) override;
     void to_channels_first(View x, View y) override;
     void to_channels_last(View x, View y) override;
 
