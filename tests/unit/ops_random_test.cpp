@@ -26,9 +26,9 @@ TEST_CASE("dropout is its word-by-word definition at any offset", "[unit][ops]")
                 const Values x = random_values(n, 1, 0.5, 2);
                 const Values want = p == 1 ? Values(x.size(), 0.0) : reference::dropout(stream, first, p, x);
                 const Tensor tx = machine.tensor({n}, x), y = machine.output({n});
-                machine.ops->dropout(stream, first, p, tx, y);
+                machine.ops->dropout(stream, first, 0, p, tx, y);
                 require_close(y, want, 1e-6, 1e-30);
-                machine.ops->dropout(stream, first, p, tx, tx);
+                machine.ops->dropout(stream, first, 0, p, tx, tx);
                 REQUIRE(tx.values() == y.values());
             }
 }
@@ -41,7 +41,7 @@ TEST_CASE("a part of a random stream does not depend on the other parts", "[unit
     const auto draw = [&](int what, std::int64_t at, View y) {
         View x = ones;
         x.shape = y.shape;
-        if (what == 0) machine.ops->dropout(stream, at, 0.3F, x, y);
+        if (what == 0) machine.ops->dropout(stream, at, 0, 0.3F, x, y);
         if (what == 1) machine.ops->fill_normal(stream, at, 1, 2, y);
         if (what == 2) machine.ops->fill_uniform(stream, at, -1, 2, y);
     };

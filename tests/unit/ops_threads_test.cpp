@@ -46,7 +46,7 @@ std::vector<float> results(const std::string& kind, int threads) {
     ops.layernorm_backward(layer, dy, dx, d_gamma, d_beta, false);
     for (const Tensor* tensor : {&y, &dx, &d_gamma, &d_beta}) keep(*tensor);
     const RandomStream stream(1, Purpose::dropout, 2);
-    ops.dropout(stream, 5, 0.2F, x, y);
+    ops.dropout(stream, 5, 0, 0.2F, x, y);
     ops.fill_normal(stream, 5, 0, 1, dx);
     for (const Tensor* tensor : {&y, &dx}) keep(*tensor);
     Cell loss(*machine.device), count(*machine.device), correct(*machine.device),

@@ -8,6 +8,7 @@
 #include "ops/cpu/math.hpp"
 #include "ops/cpu/parallel.hpp"
 #include "ops/cpu/philox_lanes.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -76,22 +77,37 @@ void normals(const RandomStream& stream, std::uint64_t first, float mean, float 
 
 }  // namespace
 
-void CpuOps::dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) {
+void CpuOps::dropout(const RandomStream& stream, std::int64_t first, std::int64_t stride, float p, View x,
+                     View y) {
     const std::int64_t n = y.count();
-    const float* from = floats(x, n, "dropout");
-    float* to = floats(y, n, "dropout");
+    const Reals from(x, n, "dropout"), to(y, n, "dropout");
     if (!(p >= 0 && p <= 1)) throw failure("cpu dropout: p = " + std::to_string(p) + " is not in [0, 1]");
     if (p == 0) return copy(x, y);
     if (p == 1) return fill(y, 0);
     // unit_interval(word) >= p, both sides times 2^24 (exact), is a comparison of integers.
     const auto threshold = static_cast<std::uint32_t>(std::ceil(static_cast<double>(p) * 0x1p24));
     const auto scale = static_cast<float>(1 / (1 - static_cast<double>(p)));
-    for_blocks(threads_, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        over_words(stream, first, begin, end,
+    const auto over = [&](std::int64_t origin, std::int64_t begin, std::int64_t end) {
+        over_words(stream, origin, begin, end,
                    [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
-                       keep(words, threshold, scale, from + at, to + at, count);
+                       float buffer[batch];
+                       float* kept = to.place(at, buffer);
+                       keep(words, threshold, scale, from.load(at, count, buffer), kept, count);
+                       to.store(at, count, kept);
                    });
-    });
+    };
+    const std::int64_t columns = x.shape.rank() > 0 ? x.shape[x.shape.rank() - 1] : 1;
+    if (stride <= 0 || stride == columns) {
+        for_blocks(threads_, n, n, element_block,
+                   [&](std::int64_t, std::int64_t begin, std::int64_t end) { over(first, begin, end); });
+        return;
+    }
+    if (n == 0) return;
+    for_blocks(threads_, n, n / columns, row_block(columns),
+               [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t row = begin; row < end; ++row)
+                       over(first + row * (stride - columns), row * columns, (row + 1) * columns);
+               });
 }
 
 void CpuOps::fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high, View y) {
