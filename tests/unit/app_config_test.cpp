@@ -49,7 +49,7 @@ const std::map<std::string, std::string> other_values = {
     {"data.test", "\"quoted\" \\ .h5"},
     {"data.x", "/images"},
     {"data.y", "/labels"},
-    {"data.kind", "samples"},
+    {"data.kind", "tokens"},
     {"data.normalize", "standard"},
     {"data.cache", "memory"},
     {"data.prefetch", "7"},
@@ -65,6 +65,7 @@ const std::map<std::string, std::string> other_values = {
     {"model.activation", "gelu_tanh"},
     {"model.dropout", "0.1"},
     {"model.batchnorm", "true"},
+    {"model.context", "512"},
     {"model.loss", "mse"},
     {"model.init", "normal std=0.02"},
     {"train.epochs", "3"},
@@ -267,8 +268,7 @@ TEST_CASE("what is announced says so", "[unit][app]") {
           "checkpoint.async=true: announced, but not built in this version (only false works)");
     CHECK(refusal("train.precision", "bf16") ==
           "train.precision=bf16: announced, but not built in this version (expected fp32)");
-    for (const auto& [key, value] : {std::pair{"data.kind", "tokens"},
-                                     {"optim.name", "lamb"},
+    for (const auto& [key, value] : {std::pair{"optim.name", "lamb"},
                                      {"model.arch", "gpt"},
                                      {"schedule.name", "plateau"},
                                      {"train.precision", "fp16"}})

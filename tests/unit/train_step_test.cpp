@@ -35,7 +35,7 @@ struct Pipeline {
         file.close();
 
         const EpochPlan plan{48, 16, lanes, false};
-        loader = std::make_unique<Loader>(open_dataset(comm, path, "/x", "/y"),
+        loader = std::make_unique<Loader>(open_dataset(comm, path),
                                           LoaderOptions{.plan = plan, .my_lanes = {0, lanes}, .classes = 4});
         runner = std::make_unique<LaneRunner>(*rig.device, rig.model, arena, workers, 1);
         const OptimizerOptions options{.name = "adamw", .weight_decay = 0.01};

@@ -49,6 +49,7 @@ struct Config {
         std::string activation = "relu";
         double dropout = 0;
         bool batchnorm = false;
+        std::int64_t context = 256;  ///< gpt: positions of a window; inputs of a window of token data
         std::string loss = "cross_entropy";
         std::string init = "kaiming";
     } model;
