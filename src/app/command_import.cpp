@@ -77,7 +77,7 @@ ImportOptions options_of(const CommandLine& line) {
     options.inputs = line.arguments;
     options.output = line.option("output");
     if (options.output.empty()) throw usage_error("`trireme import` needs --output=DIR");
-    options.kind = choice(line, "kind", "auto", {"auto", "csv", "idx"});
+    options.kind = choice(line, "kind", "auto", {"auto", "csv", "idx", "text"});
     options.label = line.option("label", options.label);
     options.header = choice(line, "header", "auto", {"auto", "yes", "no"});
     options.separator = choice(line, "separator", "auto", {"auto", ",", ";", "tab", "space"});
@@ -103,25 +103,26 @@ std::string pattern_of(const ImportedPart& part) {
     return first.substr(0, first.rfind('-')) + "-*.h5";
 }
 
+std::string contents_of(const ImportResult& result) {
+    if (result.tokens) return "each token a byte, the largest " + std::to_string(result.classes - 1);
+    std::string text = "each sample " + result.sample.text() + " " + result.x_type;
+    if (result.classes > 0)
+        return text + ", labels " + result.y_type + " of " + std::to_string(result.classes) + " classes";
+    return text + (result.y_type == "none" ? ", no targets" : ", targets " + result.y_type);
+}
+
 std::string report_of(const ImportResult& result) {
     Table table("<>><");
     for (const ImportedPart& part : result.parts)
-        table.add({part.name, grouped(part.rows) + " rows",
+        table.add({part.name, grouped(part.rows) + (result.tokens ? " tokens" : " rows"),
                    std::to_string(part.files.size()) + (part.files.size() == 1 ? " file" : " files"),
                    part.files.empty() ? "" : pattern_of(part)});
-    std::string text = table.text(0);
-    text += "each sample " + result.sample.text() + " " + result.x_type;
-    if (result.classes > 0)
-        text += ", labels " + result.y_type + " of " + std::to_string(result.classes) + " classes";
-    else if (result.y_type == "none")
-        text += ", no targets";
-    else
-        text += ", targets " + result.y_type;
-
+    std::string text = table.text(0) + contents_of(result);
     std::string next = "\nnext: trireme train";
     for (const ImportedPart& part : result.parts)
         if (!part.files.empty()) next += " --data." + part.name + "='" + pattern_of(part) + "'";
-    const bool trains = result.y_type != "none" && result.parts.front().name == "train";
+    const bool trains = (result.tokens || result.y_type != "none") && result.parts.front().name == "train";
+    if (result.tokens) next += " --model.arch=gpt";
     if (result.classes == 0) next += " --model.loss=mse";
     return text + (trains ? next + " --train.epochs=10\n"
                           : "\nnext: trireme info '" + pattern_of(result.parts.front()) + "'\n");
@@ -139,29 +140,36 @@ Command import_command() {
     return {
         .name = "import",
         .arguments = "INPUT ... --output=DIR [--option=value ...]",
-        .summary = "CSV or IDX files (.gz too) into sharded HDF5, with a split",
+        .summary = "CSV, IDX or text files (.gz too) into sharded HDF5, with a split",
         .help =
-            "Reads a CSV file (or several with the same columns), or a pair of IDX files (images and labels, "
-            "as of MNIST), compressed or not, and writes <part>-000.h5, <part>-001.h5, ... with x and y into "
-            "the directory. Streams: the input may be larger than memory.",
-        .options = {{"output", "DIR", "Where the files go."},
-                    {"kind", "KIND", "auto (by content), csv, idx."},
-                    {"label", "COLUMN",
-                     "CSV: name or index of the label's column (0 is the first, -1 the last), last, none. "
-                     "Default: last."},
-                    {"header", "WORD", "CSV: whether the first line names the columns: auto, yes, no."},
-                    {"separator", "MARK", "CSV: auto, or one of , ; tab space."},
-                    {"split", "A,B[,C]", "Fractions that go to train, valid and test, drawn by --seed."},
-                    {"name", "PART", "Name of the part where there is no split. Default: train."},
-                    {"shards", "N", "Files for each part. Default: 1."},
-                    {"dtype", "TYPE",
-                     "Type of x: auto (IDX as stored, CSV float32), float32, uint8, int16, int32; also f32, "
-                     "u8, i16, i32."},
-                    {"shape", "EXTENTS",
-                     "Extents of a sample, such as 1,28,28. Default: as stored; CSV: the number of columns."},
-                    {"seed", "N", "Seed of the split. Default: 1."},
-                    {"chunk-rows", "N", "Rows in a chunk of the files; 0 (the default): contiguous."},
-                    {"deflate", "LEVEL", "Compression, 1 to 9; needs --chunk-rows. Default: 0, none."}},
+            "Reads a CSV file (or several with the same columns), a pair of IDX files (images and labels, as "
+            "of "
+            "MNIST), or a text (one file or several, which follow each other), compressed or not, and writes "
+            "<part>-000.h5, <part>-001.h5, ... into the directory: with x and y, or, from a text, with "
+            "tokens, "
+            "one for each byte. Streams: the input may be larger than memory.",
+        .options =
+            {{"output", "DIR", "Where the files go."},
+             {"kind", "KIND",
+              "auto (text where the name ends in .txt or .txt.gz, else by content), csv, idx, text."},
+             {"label", "COLUMN",
+              "CSV: name or index of the label's column (0 is the first, -1 the last), last, none. "
+              "Default: last."},
+             {"header", "WORD", "CSV: whether the first line names the columns: auto, yes, no."},
+             {"separator", "MARK", "CSV: auto, or one of , ; tab space."},
+             {"split", "A,B[,C]",
+              "Fractions that go to train, valid and test: rows are drawn by --seed; a text is cut, its "
+              "first A to train."},
+             {"name", "PART", "Name of the part where there is no split. Default: train."},
+             {"shards", "N", "Files for each part. Default: 1."},
+             {"dtype", "TYPE",
+              "Type of x: auto (IDX as stored, CSV float32), float32, uint8, int16, int32; also f32, "
+              "u8, i16, i32. A text is uint8."},
+             {"shape", "EXTENTS",
+              "Extents of a sample, such as 1,28,28. Default: as stored; CSV: the number of columns."},
+             {"seed", "N", "Seed of the split. Default: 1."},
+             {"chunk-rows", "N", "Rows or tokens in a chunk of the files; 0 (the default): contiguous."},
+             {"deflate", "LEVEL", "Compression, 1 to 9; needs --chunk-rows. Default: 0, none."}},
         .least_arguments = 1,
         .most_arguments = 1000000,
         .across_ranks = false,

@@ -7,6 +7,7 @@
 #include "app/saved_model.hpp"
 #include "app/text.hpp"
 #include "trireme/base/build_info.hpp"
+#include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/comm/agree.hpp"
@@ -53,9 +54,20 @@ std::string processor() {
     return name.empty() ? units : name + (units.empty() ? "" : " (" + units + ")");
 }
 
+/// 0 where it is not given.
+std::int64_t context_of(const CommandLine& line) {
+    if (!line.has("context")) return 0;
+    const auto context = parse_int(line.option("context"));
+    if (!context || *context < 1 || *context > INT32_MAX)
+        throw usage_error("--context=" + line.option("context") + ": expected an integer from 1 to " +
+                          std::to_string(INT32_MAX));
+    return *context;
+}
+
 int run(Runtime& runtime, const CommandLine& line, const Config&) {
     Communicator& world = runtime.session.world();
     const bool json = line.has("json");
+    const std::int64_t context = context_of(line);
     const auto say = [&](const std::string& text) {
         if (world.rank() == 0) print(text);
     };
@@ -77,7 +89,7 @@ int run(Runtime& runtime, const CommandLine& line, const Config&) {
     }
     const std::string patterns =
         kind == Kind::folder ? (fs::path(first) / "*.h5").string() : joined(line.arguments, ",");
-    say(describe_dataset(runtime, patterns, line.option("x", "/x"), line.option("y", "/y"), json));
+    say(describe_dataset(runtime, patterns, line.option("x", "/x"), line.option("y", "/y"), context, json));
     return 0;
 }
 
@@ -114,12 +126,14 @@ Command info_command() {
         .help =
             "A checkpoint: its parameters, position, optimizer and configuration. A data set (files, a "
             "pattern or a directory): shapes, types, rows of each file, how often each label occurs, the "
-            "range of the values. Without an argument: this build and this machine.",
+            "range of the values; of tokens their number and the largest. Without an argument: this build "
+            "and this machine.",
         .options = {{"json", "", "Print one JSON object."},
                     {"config", "",
                      "Of a checkpoint: print the configuration alone, as a file for `trireme train`."},
                     {"x", "NAME", "Data set of the inputs. Default: /x."},
-                    {"y", "NAME", "Data set of the labels or targets. Default: /y."}},
+                    {"y", "NAME", "Data set of the labels or targets. Default: /y."},
+                    {"context", "N", "Of tokens: say how many windows of this length they make."}},
         .most_arguments = 1000000,
         .across_ranks = false,
         .run = run,

@@ -160,9 +160,12 @@ std::string json_of(const DatasetLayout& layout, const Contents& contents) {
 }  // namespace
 
 std::string describe_dataset(Runtime& runtime, const std::string& patterns, const std::string& x_name,
-                             const std::string& y_name, bool json) {
+                             const std::string& y_name, std::int64_t context, bool json) {
     Communicator& world = runtime.session.world();
-    const DatasetLayout layout = open_dataset(world, patterns, x_name, y_name);
+    DatasetOptions options{.x = x_name, .y = y_name};
+    if (context > 0) options.context = context;
+    const DatasetLayout layout = open_dataset(world, patterns, options);
+    if (layout.is_tokens()) return describe_tokens(runtime, patterns, layout, context > 0, json);
     std::string text;
     agreed_by_one(world, [&] {
         const Contents contents = look_at(layout);

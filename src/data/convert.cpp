@@ -1,7 +1,9 @@
 #include "data/convert.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <type_traits>
 
 namespace trireme {
@@ -32,6 +34,27 @@ void to_inputs(DType type, const void* raw, std::int64_t count, const float* shi
         using A = Arithmetic<T>;
         for (std::int64_t i = 0; i < count; ++i)
             out[i] = static_cast<float>((static_cast<A>(in[i]) - A{shift[i]}) * A{scale[i]});
+    });
+}
+
+std::int64_t to_tokens(DType type, const void* raw, std::int64_t count, std::int64_t limit,
+                       std::int32_t* out) {
+    return with_type(type, [&]<class T>(const T*) -> std::int64_t {
+        if constexpr (!is_integer<T>) {
+            throw failure("tokens of type " + std::string(name_of(type)));
+        } else {
+            const T* in = static_cast<const T*>(raw);
+            // Without a sign, negative values lie above every limit.
+            const auto fits = [&](T value) {
+                return static_cast<std::uint64_t>(value) < static_cast<std::uint64_t>(limit);
+            };
+            bool all = true;
+            for (std::int64_t i = 0; i < count; ++i) {
+                all &= fits(in[i]);
+                out[i] = static_cast<std::int32_t>(in[i]);
+            }
+            return all ? count : std::find_if_not(in, in + count, fits) - in;
+        }
     });
 }
 

@@ -66,6 +66,11 @@ void to_inputs(DType type, const void* raw, std::int64_t count, float shift, flo
 void to_inputs(DType type, const void* raw, std::int64_t count, const float* shift, const float* scale,
                float* out);
 
+/// Stored integers as tokens. Returns the index of the first that is negative or not below `limit`, and
+/// `count` where there is none.
+std::int64_t to_tokens(DType type, const void* raw, std::int64_t count, std::int64_t limit,
+                       std::int32_t* out);
+
 bool all_finite(const float* values, std::int64_t count);
 
 double value_at(DType type, const void* raw, std::int64_t index);

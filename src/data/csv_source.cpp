@@ -23,12 +23,12 @@ char separator_from(const std::string& name) {
 
 using Cells = std::vector<std::string_view>;
 
-class CsvSource final : public RowSource {
+class CsvSource final : public RowByRowSource {
 public:
     explicit CsvSource(const ImportOptions& options);
-    void read(void* x, void* y) override;
 
 private:
+    void read_row(void* x, void* y) override;
     bool begins_with_header(const Cells& first) const;
     std::size_t find_label() const;
     void look_through();
@@ -184,7 +184,7 @@ void CsvSource::read_inputs(T* x) const {
     }
 }
 
-void CsvSource::read(void* x, void* y) {
+void CsvSource::read_row(void* x, void* y) {
     if (!next_record() || cells_.size() != columns_)
         throw data_error(reader_->path() +
                          ": expected the same rows as a moment ago, found others: the file has changed");

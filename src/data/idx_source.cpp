@@ -95,7 +95,7 @@ Shape sample_of(const Shape& shape) {
     return shape.inner();
 }
 
-class IdxSource final : public RowSource {
+class IdxSource final : public RowByRowSource {
 public:
     explicit IdxSource(const ImportOptions& options) : images_(options.inputs[0]) {
         const bool labelled = options.label != "none";
@@ -111,13 +111,13 @@ public:
         if (labelled) open_labels(options.inputs[1]);
     }
 
-    void read(void* x, void* y) override {
+private:
+    void read_row(void* x, void* y) override {
         convert(images_.next(), x);
         if (labels_) std::memcpy(y, labels_->next(), size_of(table_.y_type));
         if (++read_ == table_.rows) images_.expect_end();
     }
 
-private:
     void open_labels(const std::string& path) {
         IdxFile first(path);
         if (first.shape().rank() != 1)

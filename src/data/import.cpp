@@ -42,16 +42,21 @@ void check_options(const ImportOptions& options) {
 std::unique_ptr<RowSource> open_source(const ImportOptions& options) {
     if (options.kind == "csv") return open_csv(options);
     if (options.kind == "idx") return open_idx(options);
+    if (options.kind == "text") return open_text(options);
     if (options.kind != "auto")
-        throw usage_error("kind: expected auto, csv or idx, found '" + options.kind + "'");
+        throw usage_error("kind: expected auto, csv, idx or text, found '" + options.kind + "'");
+    if (looks_like_text(options.inputs[0])) return open_text(options);
     return looks_like_idx(options.inputs[0]) ? open_idx(options) : open_csv(options);
 }
 
-/// Which part a row goes to: a keyed shuffle of the rows, cut at the cumulative fractions.
+/// Which part a row goes to: the rows as they come, or a keyed shuffle of them, cut at the cumulative
+/// fractions.
 class Split {
 public:
-    Split(const ImportOptions& options, std::int64_t rows)
-        : permutation_(rows, RandomStream(options.seed, Purpose::split, 0)) {
+    Split(const ImportOptions& options, const RowTable& table)
+        : permutation_(table.rows, RandomStream(options.seed, Purpose::split, 0)),
+          shuffled_(!table.contiguous_split) {
+        const std::int64_t rows = table.rows;
         double sum = 0;
         for (const double fraction : options.split) {
             sum += fraction;
@@ -65,16 +70,26 @@ public:
     std::size_t parts() const { return ends_.size(); }
     std::size_t part_of_row(std::int64_t row) const {
         if (ends_.size() == 1) return 0;
-        return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), permutation_(row)) -
-                                        ends_.begin());
+        const std::int64_t place = shuffled_ ? permutation_(row) : row;
+        return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), place) - ends_.begin());
     }
+    /// Rows from this one on that go to its part, as far as that is known.
+    std::int64_t run_from(std::int64_t row) const { return shuffled_ ? 1 : ends_[part_of_row(row)] - row; }
 
 private:
     Permutation permutation_;
+    bool shuffled_;
     std::vector<std::int64_t> ends_;
 };
 
 }  // namespace
+
+void RowByRowSource::read(std::int64_t rows, void* x, void* y) {
+    const std::size_t x_bytes = static_cast<std::size_t>(table_.sample.count()) * size_of(table_.x_type);
+    const std::size_t y_bytes = table_.has_y ? size_of(table_.y_type) : 0;
+    auto *to_x = static_cast<std::byte*>(x), *to_y = static_cast<std::byte*>(y);
+    for (std::int64_t row = 0; row < rows; ++row, to_x += x_bytes, to_y += y_bytes) read_row(to_x, to_y);
+}
 
 DType import_type(const std::string& dtype, DType otherwise) {
     if (dtype == "auto") return otherwise;
@@ -96,7 +111,7 @@ ImportResult import_data(const ImportOptions& options) {
     check_options(options);
     const std::unique_ptr<RowSource> source = open_source(options);
     const RowTable& table = source->table();
-    const Split split(options, table.rows);
+    const Split split(options, table);
     const std::vector<std::string> names = options.split.empty()
                                                ? std::vector<std::string>{options.name}
                                                : std::vector<std::string>{"train", "valid", "test"};
@@ -109,15 +124,18 @@ ImportResult import_data(const ImportOptions& options) {
     parts.reserve(split.parts());
     for (std::size_t i = 0; i < split.parts(); ++i)
         parts.emplace_back(options, names[i], table, split.rows_of(i));
-    for (std::int64_t row = 0; row < table.rows; ++row) {
+    for (std::int64_t row = 0; row < table.rows;) {
         PartWriter& part = parts[split.part_of_row(row)];
-        source->read(part.x(), part.y());
-        part.take();
+        const std::int64_t rows = std::min(split.run_from(row), part.room());
+        source->read(rows, part.x(), part.y());
+        part.take(rows);
+        row += rows;
     }
     for (PartWriter& part : parts) part.finish();
 
     ImportResult result;
     for (PartWriter& part : parts) result.parts.push_back(part.publish());
+    result.tokens = table.x_name == "/tokens";
     result.sample = table.sample;
     result.x_type = name_of(table.x_type);
     result.y_type = table.has_y ? name_of(table.y_type) : "none";

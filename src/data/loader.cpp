@@ -18,11 +18,19 @@
 namespace trireme {
 namespace {
 
+/// Of inputs and targets, whether f32 or i32.
+constexpr std::int64_t element_bytes = 4;
 /// Sets up to this size are in memory before the first batch.
 constexpr std::int64_t loaded_at_once = std::int64_t{8} << 20;
 
 void expect(bool holds, const std::string& key, const std::string& expected, const std::string& found) {
     if (!holds) throw usage_error(key + ": expected " + expected + ", found " + found);
+}
+
+void check_token_options(const LoaderOptions& options) {
+    expect(options.crop == 0 && !options.flip, "data.augment", "none for token data", "a crop or a flip");
+    expect(options.normalization.identity(), "data.normalize", "none for token data", "a shift and a scale");
+    expect(options.class_labels, "model.loss", "cross_entropy for token data", "another one");
 }
 
 void check_options(const DatasetLayout& layout, const LoaderOptions& options) {
@@ -38,6 +46,7 @@ void check_options(const DatasetLayout& layout, const LoaderOptions& options) {
     expect(mine == options.my_lanes || options.my_lanes.empty(), "lanes of a rank",
            "lanes below " + std::to_string(plan.lanes), std::to_string(options.my_lanes.end));
     expect(options.crop >= 0, "data.augment crop", "at least 0", std::to_string(options.crop));
+    if (layout.is_tokens()) return check_token_options(options);
     expect((options.crop == 0 && !options.flip) || layout.sample.rank() == 3, "data.augment",
            "images [channels, height, width]", "samples of " + layout.sample.text());
     const Normalization& norm = options.normalization;
@@ -89,7 +98,7 @@ struct Loader::Impl {
     const DatasetLayout layout;
     const LoaderOptions options;
     SampleStore store;
-    Preparation preparation;
+    std::unique_ptr<Preparation> preparation;
     std::unique_ptr<Device> host = make_device("cpu");
     std::vector<Slot> ring;
     std::vector<LaneBatch> held;  ///< what next_step() has handed out
@@ -109,12 +118,12 @@ Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_)
     : layout(layout_),
       options((check_options(layout_, options_), std::move(options_))),
       store(layout, options.plan.largest_lane(), hold_in_memory(layout, options)),
-      preparation(layout, options) {
+      preparation(layout.is_tokens() ? prepare_windows(layout, options) : prepare_samples(layout, options)) {
     // HDF5's first call asks MPI a question, which the main thread must do.
     io::hdf5_version();
     const std::int64_t largest = options.plan.largest_lane();
     const auto bytes = [&](std::int64_t count) {
-        return static_cast<std::size_t>(largest * count) * sizeof(float);
+        return static_cast<std::size_t>(largest * count * element_bytes);
     };
     // One step more than is read ahead: the one that the caller holds.
     const auto lanes = static_cast<std::size_t>(std::max<std::int64_t>(options.my_lanes.size(), 1));
@@ -191,15 +200,13 @@ void Loader::Impl::fill(Slot& slot, const Order& order, std::int64_t epoch, std:
     for (std::int64_t position = positions.begin; position < positions.end; ++position)
         slot.ids.push_back(order(position));
 
-    const std::int64_t x_count = layout.sample.count(), y_count = layout.target.count();
-    float* const x = slot.x.as<float>();
+    const PreparedForm& form = preparation->form();
+    const std::int64_t x_bytes = layout.sample.count() * element_bytes;
+    const std::int64_t y_bytes = form.target.count() * element_bytes;
     store.each(slot.ids, [&](std::int64_t i, const std::byte* stored_x, const std::byte* stored_y) {
-        const std::int64_t id = slot.ids[static_cast<std::size_t>(i)];
-        preparation.input(id, stored_x, epoch, positions.begin + i, x + i * x_count);
-        if (options.class_labels)
-            slot.y.as<std::int32_t>()[i] = preparation.label(id, stored_y);
-        else
-            preparation.target(id, stored_y, slot.y.as<float>() + i * y_count);
+        const SamplePlace place{slot.ids[static_cast<std::size_t>(i)], epoch, positions.begin + i};
+        preparation->prepare(place, stored_x, stored_y, slot.x.as<std::byte>() + i * x_bytes,
+                             slot.y.as<std::byte>() + i * y_bytes);
     });
 
     const std::int64_t n = positions.size();
@@ -209,9 +216,8 @@ void Loader::Impl::fill(Slot& slot, const Order& order, std::int64_t epoch, std:
                   positions,
                   positions.begin - batch.begin,
                   batch.size(),
-                  view_of(x, layout.sample.batched(n)),
-                  options.class_labels ? view_of(slot.y.as<std::int32_t>(), Shape{n})
-                                       : view_of(slot.y.as<float>(), Shape{n, y_count}),
+                  View{slot.x.data(), form.x, layout.sample.batched(n)},
+                  View{slot.y.data(), form.y, form.target.batched(n)},
                   slot.ids};
 }
 

@@ -58,19 +58,22 @@ std::string PartWriter::path_of(std::int64_t shard) const {
 void PartWriter::open_shard() {
     temporary_.push_back(temporary_of(shard_));
     file_.emplace(temporary_.back(), io::Access::create);
-    const std::int64_t rows = part_of({0, rows_}, shards_, shard_).size();
-    const std::int64_t chunk = std::min(chunk_rows_, std::max<std::int64_t>(rows, 1));
-    x_set_ = file_->create("/x", table_.x_type, table_.sample.batched(rows), chunk, deflate_);
-    if (table_.has_y) y_set_ = file_->create("/y", table_.y_type, Shape{rows}, chunk, deflate_);
+    shard_rows_ = part_of({0, rows_}, shards_, shard_).size();
+    const std::int64_t chunk = std::min(chunk_rows_, std::max<std::int64_t>(shard_rows_, 1));
+    x_set_ = file_->create(table_.x_name, table_.x_type, table_.sample.batched(shard_rows_), chunk, deflate_);
+    if (table_.has_y) y_set_ = file_->create("/y", table_.y_type, Shape{shard_rows_}, chunk, deflate_);
     written_ = 0;
 }
 
-void PartWriter::take() {
-    ++buffered_;
+std::int64_t PartWriter::room() {
     if (!file_) open_shard();
-    const std::int64_t rows = part_of({0, rows_}, shards_, shard_).size();
-    if (buffered_ == buffer_rows_ || written_ + buffered_ == rows) write_out();
-    if (written_ == rows) close_shard();
+    return std::min(buffer_rows_ - buffered_, shard_rows_ - written_ - buffered_);
+}
+
+void PartWriter::take(std::int64_t rows) {
+    buffered_ += rows;
+    if (buffered_ == buffer_rows_ || written_ + buffered_ == shard_rows_) write_out();
+    if (written_ == shard_rows_) close_shard();
 }
 
 void PartWriter::write_out() {

@@ -22,10 +22,11 @@ public:
     PartWriter& operator=(PartWriter&&) = delete;
     ~PartWriter();
 
-    /// Where the next row is to be written; take() takes it in.
+    /// Where the next rows are to be written, at most room() of them; take() takes them in.
     void* x() { return x_.data() + static_cast<std::size_t>(buffered_) * x_bytes_; }
     void* y() { return y_.data() + static_cast<std::size_t>(buffered_) * y_bytes_; }
-    void take();
+    std::int64_t room();
+    void take(std::int64_t rows);
 
     /// Writes what is left; empty shards included.
     void finish();
@@ -48,6 +49,7 @@ private:
     std::vector<std::byte> x_, y_;
 
     std::int64_t shard_ = 0;                   ///< the one that is being written
+    std::int64_t shard_rows_ = 0;              ///< of it, once it is open
     std::int64_t written_ = 0, buffered_ = 0;  ///< rows of it on the disk and in memory
     std::optional<io::File> file_;
     std::optional<io::Dataset> x_set_, y_set_;

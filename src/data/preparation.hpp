@@ -1,39 +1,49 @@
-// Private to data: one stored sample as the network's input and target, checked, normalised, augmented and,
-// where it is an image, with the channels last.
+// Private to data: from the stored rows of one sample to the network's input and target. There is one form
+// for rows of x and y, and one for windows of tokens.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
-#include "trireme/base/philox.hpp"
 #include "trireme/data/loader.hpp"
 
 namespace trireme {
 
+/// Which sample, and what its augmentation depends on beside the seed: its place in training.
+struct SamplePlace {
+    std::int64_t id = 0, epoch = 0, position = 0;
+};
+
+/// What a prepared sample consists of. Both types have four bytes.
+struct PreparedForm {
+    DType x = DType::f32, y = DType::i32;
+    Shape target;
+};
+
 class Preparation {
 public:
-    Preparation(const DatasetLayout& layout, const LoaderOptions& options);
+    virtual ~Preparation() = default;
+    const PreparedForm& form() const { return form_; }
 
-    /// @param position in the epoch: what the augmentation depends on, with seed and epoch.
+    /// @param x, y the sample's stored rows.
     /// @throws Error (bad_data) naming file and row.
-    void input(std::int64_t id, const std::byte* x, std::int64_t epoch, std::int64_t position, float* out);
-    void target(std::int64_t id, const std::byte* y, float* out) const;
-    std::int32_t label(std::int64_t id, const std::byte* y) const;
+    virtual void prepare(const SamplePlace& place, const std::byte* x, const std::byte* y, void* x_out,
+                         void* y_out) = 0;
+
+protected:
+    explicit Preparation(const PreparedForm& form) : form_(form) {}
 
 private:
-    void normalize(const std::byte* x, float* out) const;
-    void place(float* out, std::int64_t epoch, std::int64_t position) const;
-    [[noreturn]] void refuse(std::int64_t id, const std::byte* values, DType type, std::int64_t count,
-                             const std::string& name) const;
-
-    const DatasetLayout& layout_;
-    const LoaderOptions& options_;
-    std::int64_t count_;  ///< elements of a sample
-    std::int64_t channels_, height_, width_;
-    bool moves_;                        ///< elements change their place
-    std::vector<float> shift_, scale_;  ///< one for each channel, or for each element where there is no area
-    std::vector<float> stored_order_;   ///< [C, H, W] of the sample at hand
+    PreparedForm form_;
 };
+
+// Layout and options must outlive the preparation.
+
+/// Rows, checked, normalised, augmented and, where they are images, with the channels last.
+std::unique_ptr<Preparation> prepare_samples(const DatasetLayout& layout, const LoaderOptions& options);
+/// Windows of tokens and of the tokens that follow them. A short last one is filled up with inputs 0 and
+/// targets that do not count.
+std::unique_ptr<Preparation> prepare_windows(const DatasetLayout& layout, const LoaderOptions& options);
 
 }  // namespace trireme

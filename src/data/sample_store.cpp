@@ -23,24 +23,27 @@ std::unique_ptr<std::byte[]> bytes(std::int64_t count) {
 
 SampleStore::SampleStore(const DatasetLayout& layout, std::int64_t largest, bool in_memory)
     : layout_(layout), reader_(layout), in_memory_(in_memory) {
-    keeps_targets_ = in_memory || layout.rows() * reader_.y_bytes() <= kept_targets_bytes;
-    if (in_memory) all_x_ = bytes(layout.rows() * reader_.x_bytes());
-    if (keeps_targets_) all_y_ = bytes(layout.rows() * reader_.y_bytes());
+    const std::int64_t stored = layout.stored_rows();
+    keeps_targets_ = in_memory || stored * reader_.y_bytes() <= kept_targets_bytes;
+    has_targets_ = reader_.y_bytes() == 0;
+    if (in_memory) all_x_ = bytes(stored * reader_.x_bytes());
+    if (keeps_targets_) all_y_ = bytes(stored * reader_.y_bytes());
     sorted_.reserve(static_cast<std::size_t>(largest));
-    run_rows_ = std::max<std::int64_t>(run_bytes / (reader_.x_bytes() + reader_.y_bytes()), 1);
-    run_rows_ = std::min(run_rows_, std::max<std::int64_t>(layout.rows(), 1));
-    run_x_ = bytes(run_rows_ * reader_.x_bytes());
-    run_y_ = bytes(run_rows_ * reader_.y_bytes());
+    sample_bytes_ = layout.sample.count() * static_cast<std::int64_t>(size_of(layout.x_type));
+    run_samples_ = std::max<std::int64_t>(run_bytes / (sample_bytes_ + reader_.y_bytes()), 1);
+    run_samples_ = std::min(run_samples_, std::max<std::int64_t>(layout.rows(), 1));
+    const std::int64_t run_rows = layout.stored({0, run_samples_}).size();
+    run_x_ = bytes(run_rows * reader_.x_bytes());
+    run_y_ = bytes(run_rows * reader_.y_bytes());
 }
 
 std::int64_t SampleStore::bytes_of(const DatasetLayout& layout) {
-    return layout.rows() * (layout.sample.count() * static_cast<std::int64_t>(size_of(layout.x_type)) +
-                            layout.target.count() * static_cast<std::int64_t>(size_of(layout.y_type)));
+    return layout.stored_rows() * (stored_x_bytes(layout) + stored_y_bytes(layout));
 }
 
 void SampleStore::load_targets() {
     if (!keeps_targets_ || has_targets_) return;
-    reader_.read_y({0, layout_.rows()}, all_y_.get());
+    reader_.read_y({0, layout_.stored_rows()}, all_y_.get());
     has_targets_ = true;
 }
 
@@ -48,7 +51,7 @@ void SampleStore::load_piece() {
     load_targets();
     const std::int64_t from = loaded();
     const std::int64_t rows = std::max<std::int64_t>(piece_bytes / reader_.x_bytes(), 1);
-    const Range piece = intersect({0, layout_.rows()}, {from, from + rows});
+    const Range piece = intersect({0, layout_.stored_rows()}, {from, from + rows});
     reader_.read_x(piece, all_x_.get() + from * reader_.x_bytes());
     loaded_.store(piece.end, std::memory_order_relaxed);
 }
@@ -62,24 +65,24 @@ void SampleStore::sort(std::span<const std::int64_t> ids) {
 /// Brings a run of the sorted samples into reach, `begin` first, and returns where it ends. Small gaps are
 /// read along.
 std::size_t SampleStore::fetch(std::size_t begin) {
-    const std::int64_t first = sorted_[begin].id, in_memory = loaded();
+    const std::int64_t first = sorted_[begin].id;
     std::size_t end = begin + 1;
-    if (first < in_memory) {
-        while (end < sorted_.size() && sorted_[end].id < in_memory) ++end;
+    if (is_loaded(first)) {
+        while (end < sorted_.size() && is_loaded(sorted_[end].id)) ++end;
         fetched_x_ = all_x_.get();
         fetched_from_ = 0;
         return end;
     }
-    const std::int64_t step = std::max<std::int64_t>(bridged_bytes / reader_.x_bytes(), 1);
+    const std::int64_t step = std::max<std::int64_t>(bridged_bytes / sample_bytes_, 1);
     while (end < sorted_.size() && sorted_[end].id - sorted_[end - 1].id <= step &&
-           sorted_[end].id - first < run_rows_)
+           sorted_[end].id - first < run_samples_)
         ++end;
-    const Range run{first, sorted_[end - 1].id + 1};
+    const Range run = layout_.stored({first, sorted_[end - 1].id + 1});
     reader_.read_x(run, run_x_.get());
     if (!keeps_targets_) reader_.read_y(run, run_y_.get());
     fetched_x_ = run_x_.get();
     fetched_y_ = run_y_.get();
-    fetched_from_ = first;
+    fetched_from_ = run.begin;
     return end;
 }
 

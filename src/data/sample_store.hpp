@@ -1,4 +1,5 @@
-// Private to data: samples in their stored type, from files or, once loaded, from memory. Used by one thread.
+// Private to data: samples in their stored type, rows or windows of tokens, from files or, once loaded, from
+// memory. Used by one thread.
 #pragma once
 
 #include <atomic>
@@ -21,12 +22,13 @@ public:
     /// Bytes of the whole set as it would lie in memory.
     static std::int64_t bytes_of(const DatasetLayout& layout);
     /// True where a piece is still to be loaded.
-    bool pending() const { return in_memory_ && loaded() < layout_.rows(); }
+    bool pending() const { return in_memory_ && loaded() < layout_.stored_rows(); }
     bool complete() const { return in_memory_ && !pending(); }
     /// Loads the next few megabytes.
     void load_piece();
 
-    /// Calls use(index into ids, x, y) for each id, in whatever order is fastest.
+    /// Calls use(index into ids, x, y) for each id, in whatever order is fastest: x and y point to the
+    /// sample's stored rows.
     template <class Use>
     void each(std::span<const std::int64_t> ids, Use use) {
         load_targets();
@@ -40,8 +42,9 @@ public:
             const std::size_t end = fetch(begin);
             for (std::size_t i = begin; i < end; ++i) {
                 const auto [id, index] = sorted_[i];
-                use(index, fetched_x_ + (id - fetched_from_) * reader_.x_bytes(),
-                    keeps_targets_ ? cached_y(id) : fetched_y_ + (id - fetched_from_) * reader_.y_bytes());
+                const std::int64_t row = first_row(id) - fetched_from_;
+                use(index, fetched_x_ + row * reader_.x_bytes(),
+                    keeps_targets_ ? cached_y(id) : fetched_y_ + row * reader_.y_bytes());
             }
             begin = end;
         }
@@ -54,9 +57,15 @@ private:
     using Bytes = std::unique_ptr<std::byte[]>;
 
     std::int64_t loaded() const { return loaded_.load(std::memory_order_relaxed); }
+    bool is_loaded(std::int64_t id) const { return layout_.stored({id, id + 1}).end <= loaded(); }
     void load_targets();
-    const std::byte* cached_x(std::int64_t id) const { return all_x_.get() + id * reader_.x_bytes(); }
-    const std::byte* cached_y(std::int64_t id) const { return all_y_.get() + id * reader_.y_bytes(); }
+    std::int64_t first_row(std::int64_t id) const { return layout_.stored({id, id + 1}).begin; }
+    const std::byte* cached_x(std::int64_t id) const {
+        return all_x_.get() + first_row(id) * reader_.x_bytes();
+    }
+    const std::byte* cached_y(std::int64_t id) const {
+        return all_y_.get() + first_row(id) * reader_.y_bytes();
+    }
     void sort(std::span<const std::int64_t> ids);
     std::size_t fetch(std::size_t begin);
 
@@ -65,14 +74,15 @@ private:
     bool in_memory_;
     bool keeps_targets_;                   ///< all targets lie in memory, wherever the inputs are
     bool has_targets_ = false;             ///< they do by now
-    std::atomic<std::int64_t> loaded_{0};  ///< samples in memory, from the first on
+    std::atomic<std::int64_t> loaded_{0};  ///< rows in memory, from the first on
     Bytes all_x_, all_y_;
 
     std::vector<Wanted> sorted_;
-    std::int64_t run_rows_;  ///< most rows of one read
+    std::int64_t sample_bytes_;  ///< of a sample's own inputs: what windows share is not counted twice
+    std::int64_t run_samples_;   ///< most samples of one read
     Bytes run_x_, run_y_;
     const std::byte *fetched_x_ = nullptr, *fetched_y_ = nullptr;
-    std::int64_t fetched_from_ = 0;
+    std::int64_t fetched_from_ = 0;  ///< row
 };
 
 /// Memory that this process may still take, in bytes: of the machine and of its control group.

@@ -27,11 +27,19 @@ io::Dataset open_column(const io::File& file, const std::string& name, std::int6
 
 }  // namespace
 
+std::int64_t stored_x_bytes(const DatasetLayout& layout) {
+    return bytes_of(layout.is_tokens() ? Shape{} : layout.sample, layout.x_type);
+}
+
+std::int64_t stored_y_bytes(const DatasetLayout& layout) {
+    return layout.is_tokens() ? 0 : bytes_of(layout.target, layout.y_type);
+}
+
 ShardReader::ShardReader(const DatasetLayout& layout, std::size_t open_files)
     : layout_(layout),
       most_open_(std::max<std::size_t>(open_files, 1)),
-      x_bytes_(bytes_of(layout.sample, layout.x_type)),
-      y_bytes_(bytes_of(layout.target, layout.y_type)) {
+      x_bytes_(stored_x_bytes(layout)),
+      y_bytes_(stored_y_bytes(layout)) {
     open_.reserve(std::min(most_open_, layout.shards.size()));
 }
 
@@ -54,22 +62,22 @@ ShardReader::OpenShard& ShardReader::opened(std::size_t index) {
     return open_.back();
 }
 
-void ShardReader::read(Range ids, void* to, bool inputs) {
+void ShardReader::read(Range rows, void* to, bool inputs) {
     auto* bytes = static_cast<std::byte*>(to);
     const Shard* const first = layout_.shards.data();
-    for (std::int64_t id = ids.begin; id < ids.end;) {
-        const Shard& shard = layout_.shard_of(id);
-        const Range part = intersect(shard.ids, {id, ids.end});
-        const Range rows{part.begin - shard.ids.begin, part.end - shard.ids.begin};
+    for (std::int64_t row = rows.begin; row < rows.end;) {
+        const Shard& shard = layout_.shard_of(row);
+        const Range part = intersect(shard.ids, {row, rows.end});
+        const Range within{part.begin - shard.ids.begin, part.end - shard.ids.begin};
         const OpenShard& open = opened(static_cast<std::size_t>(&shard - first));
         if (inputs)
-            open.x.read_rows(rows, layout_.x_type, bytes);
+            open.x.read_rows(within, layout_.x_type, bytes);
         else if (open.y)
-            open.y->read_rows(rows, layout_.y_type, bytes);
+            open.y->read_rows(within, layout_.y_type, bytes);
         else
             std::memset(bytes, 0, static_cast<std::size_t>(part.size() * y_bytes_));
         bytes += part.size() * (inputs ? x_bytes_ : y_bytes_);
-        id = part.end;
+        row = part.end;
     }
 }
 

@@ -51,6 +51,25 @@ std::int64_t largest_label(const DatasetLayout& layout, Range ids, std::int64_t 
     return largest;
 }
 
+std::int64_t largest_token(const DatasetLayout& layout, Range rows) {
+    constexpr std::int64_t limit = INT32_MAX;
+    ShardReader reader(layout);
+    std::int32_t largest = -1;
+    std::vector<std::int32_t> tokens;
+    const auto look = [&](Range piece, const std::byte* stored) {
+        tokens.resize(static_cast<std::size_t>(piece.size()));
+        const std::int64_t bad = to_tokens(layout.x_type, stored, piece.size(), limit, tokens.data());
+        if (bad < piece.size())
+            throw data_error(layout.place_of(piece.begin + bad, layout.x_name) +
+                             ": expected a token (an integer from 0 to " + std::to_string(limit - 1) +
+                             "), found " + to_text(value_at(layout.x_type, stored, bad)));
+        largest = std::max(largest, *std::max_element(tokens.begin(), tokens.end()));
+    };
+    by_pieces(
+        rows, reader.x_bytes(), [&](Range piece, void* to) { reader.read_x(piece, to); }, look);
+    return largest;
+}
+
 /// Adds d and d² of one channel's values to the sums, d being the distance from a shift near the mean.
 template <class T>
 void add_channel(const T* values, std::int64_t count, double shift, double& sum, double& squares) {
@@ -220,24 +239,34 @@ constexpr std::int64_t most_classes = std::int64_t{1} << 24;
 std::int64_t count_classes(Communicator& comm, const DatasetLayout& layout, std::int64_t ignore_index) {
     std::int64_t largest = -1;
     agreed_by_all(comm, [&] {
+        const Range mine = part_of({0, layout.stored_rows()}, comm.size(), comm.rank());
+        if (layout.is_tokens()) {
+            largest = largest_token(layout, mine);
+            return;
+        }
         if (layout.target.count() != 1)
             throw data_error(layout.shards.front().path + ":" + layout.y_name +
                              ": expected one class label for each sample, found " + layout.target.text());
-        largest = largest_label(layout, part_of({0, layout.rows()}, comm.size(), comm.rank()), ignore_index);
+        largest = largest_label(layout, mine, ignore_index);
     });
     const std::int64_t classes = all_reduce_value(comm, largest, Reduce::max) + 1;
     if (classes > most_classes)
         throw Error(Status::bad_data,
                     layout.shards.front().path + (layout.shards.size() > 1 ? " and the other files" : "") +
-                        ": " + layout.y_name + ": expected class labels below " +
+                        ": " +
+                        (layout.is_tokens() ? layout.x_name + ": expected tokens below "
+                                            : layout.y_name + ": expected class labels below ") +
                         std::to_string(most_classes) + ", found " + std::to_string(classes - 1) +
-                        "; for numbers to be predicted use model.loss=mse",
+                        (layout.is_tokens() ? "" : "; for numbers to be predicted use model.loss=mse"),
                     Scope::all_ranks);
     return classes;
 }
 
 Normalization make_normalization(Communicator& comm, const DatasetLayout& layout, const std::string& kind) {
     if (kind == "none") return {};
+    if (layout.is_tokens())
+        throw usage_error("data.normalize=" + kind + ": expected none for token data (" +
+                          layout.shards.front().path + " has " + layout.x_name + ")");
     if (kind == "unit") {
         if (is_real(layout.x_type)) return {};
         return {{0.0f}, {1.0f / largest_of(layout.x_type)}};

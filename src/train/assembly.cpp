@@ -16,7 +16,7 @@ Error misfit(const std::string& message) {
 DatasetLayout open_set(Communicator& world, const Config& config, const std::string& key,
                        const std::string& pattern) {
     try {
-        return open_dataset(world, pattern, config.data.x, config.data.y);
+        return open_dataset(world, pattern, dataset_options(config));
     } catch (const Error& error) {
         const std::string text = error.what();
         throw Error(error.status(), text.starts_with(pattern) ? key + "=" + text : text, error.scope());
@@ -30,6 +30,7 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
     DatasetLayout& set = parts.train_set;
     set = open_set(world, config, "data.train", config.data.train);
     check_compatible(set, resume ? resume->meta.sample : set.sample, train);
+    check_kind(config, set);
     std::int64_t outputs = count_outputs(world, config, set);
     if (resume) {
         outputs = std::max(outputs, resume->meta.outputs);
@@ -43,6 +44,7 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
 
     parts.valid_set = open_set(world, config, "data.valid", config.data.valid);
     check_compatible(parts.valid_set, set.sample, valid);
+    check_kind(config, parts.valid_set);
     check_targets(config, parts.valid_set, outputs);
     return outputs;
 }

@@ -79,8 +79,10 @@ Rows data_rows() {
         text(
             "data.y", [](auto& c) -> auto& { return c.data.y; },
             "Name of the labels or targets within the files."),
-        choice("data.kind", [](auto& c) -> auto& { return c.data.kind; }, {"auto", "samples"},
-               "What the files hold: auto, samples (x and y).", {"tokens"}),
+        choice(
+            "data.kind", [](auto& c) -> auto& { return c.data.kind; }, {"auto", "samples", "tokens"},
+            "What the files hold: auto (tokens where there are /tokens and no x), samples (x and y), "
+            "tokens."),
         choice(
             "data.normalize", [](auto& c) -> auto& { return c.data.normalize; }, {"none", "unit", "standard"},
             "none, unit (divide by the integer type's maximum), standard (mean and deviation of the training "
@@ -171,6 +173,9 @@ Rows model_rows() {
         integer(
             "model.patch", [](auto& c) -> auto& { return c.model.patch; }, 1,
             "vit: pixels along the side of a patch."),
+        integer(
+            "model.context", [](auto& c) -> auto& { return c.model.context; }, 1,
+            "gpt: positions of a window; also the length of token windows."),
         choice(
             "model.loss", [](auto& c) -> auto& { return c.model.loss; }, {"cross_entropy", "mse", "bce"},
             "cross_entropy (classes), mse (real targets), bce (targets in [0, 1], on logits)."),

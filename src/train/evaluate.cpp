@@ -34,8 +34,11 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
                        const std::string& data, bool with_targets) {
     Communicator& world = runtime.mesh.world();
     meta = read_checkpoint_meta(world, checkpoint);
-    set = open_dataset(world, data, config.data.x, with_targets ? config.data.y : "");
+    DatasetOptions wanted = dataset_options(config);
+    if (!with_targets) wanted.y.clear();
+    set = open_dataset(world, data, wanted);
     if (set.rows() > 0) check_compatible(set, meta.sample, data);
+    check_kind(config, set);
     if (set.rows() > 0) check_targets(config, set, meta.outputs);
     const int ranks = world.size();
     plan = {set.rows(), config.train.batch, std::max<std::int64_t>(choose_lanes(config, ranks), ranks),

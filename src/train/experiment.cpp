@@ -50,6 +50,11 @@ DType compute_type(const Config& config) {
                                               : DType::f32;
 }
 
+DatasetOptions dataset_options(const Config& config) {
+    return {
+        .x = config.data.x, .y = config.data.y, .kind = config.data.kind, .context = config.model.context};
+}
+
 ModelDescription model_description(const Config& config, const Shape& sample) {
     ModelDescription description{
         .layers = config.model.layers, .loss = config.model.loss, .init = config.model.init};
@@ -154,6 +159,26 @@ std::int64_t count_outputs(Communicator& comm, const Config& config, const Datas
     if (loss_from(config.model.loss) == LossKind::cross_entropy)
         return count_classes(comm, layout, config.train.ignore_index);
     return layout.target.count();
+}
+
+void check_kind(const Config& config, const DatasetLayout& layout) {
+    const std::string first = model_description(config, layout.sample).layers.front();
+    const bool embeds = LayerSpec(first, 0).kind() == "embedding";
+    const std::string model =
+        config.model.layers.empty() ? "model.arch=" + config.model.arch : "layer = " + first;
+    const std::string held =
+        ", but " + layout.shards.front().path + " holds " + (layout.is_tokens() ? "tokens" : "samples");
+    if (!layout.is_tokens()) {
+        if (embeds) throw usage_error(model + " takes tokens" + held);
+        return;
+    }
+    if (config.data.normalize != "none")
+        throw usage_error("data.normalize=" + config.data.normalize + ": expected none" + held);
+    if (config.data.augment != "none")
+        throw usage_error("data.augment=" + config.data.augment + ": expected none" + held);
+    if (config.model.loss != "cross_entropy")
+        throw usage_error("model.loss=" + config.model.loss + ": expected cross_entropy" + held);
+    if (!embeds) throw usage_error(model + " takes samples" + held + "; expected gpt, or an embedding first");
 }
 
 void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what) {

@@ -19,6 +19,8 @@ OptimizerOptions optimizer_options(const Config& config);
 ScalerOptions scaler_options(const Config& config);
 /// What layers compute in: train.precision.
 DType compute_type(const Config& config);
+/// What data sets are opened with.
+DatasetOptions dataset_options(const Config& config);
 /// Presets are written out for samples of this shape.
 ModelDescription model_description(const Config& config, const Shape& sample);
 /// The horizon is schedule.steps, else epochs x steps per epoch, else max_steps.
@@ -43,6 +45,9 @@ void set_augmentation(LoaderOptions& options, const Config& config);
 /// Classes in the labels, or values of one target. Collective.
 std::int64_t count_outputs(Communicator& comm, const Config& config, const DatasetLayout& layout);
 
+/// Token data go with models that begin with an embedding, samples with the others.
+/// @throws Error (bad_usage) naming the key that stands against the set.
+void check_kind(const Config& config, const DatasetLayout& layout);
 /// @throws Error (bad_data, all ranks) when the samples of a set do not fit what the model was made for.
 void check_compatible(const DatasetLayout& layout, const Shape& sample, const std::string& what);
 /// The same for targets that are no class labels (labels are checked one by one).

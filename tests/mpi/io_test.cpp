@@ -149,7 +149,7 @@ TEST_CASE("all ranks get the layout of a data set, or the same verdict", "[mpi][
     ranks.once([&] {
         write_shards(ranks.dir, numbered_samples(30, Shape{1, 4, 3}), {10, 0, 20}, {DType::u8});
     });
-    const DatasetLayout layout = open_dataset(ranks.comm, pattern, "/x", "/y");
+    const DatasetLayout layout = open_dataset(ranks.comm, pattern);
     CHECK(layout.rows() == 30);
     CHECK(layout.sample == Shape{1, 4, 3});
     CHECK(layout.x_type == DType::u8);
@@ -157,7 +157,7 @@ TEST_CASE("all ranks get the layout of a data set, or the same verdict", "[mpi][
 
     ranks.once([&] { truncate_file(ranks.dir / "part-2.h5", 0.6); });
     try {
-        open_dataset(ranks.comm, pattern, "/x", "/y");
+        open_dataset(ranks.comm, pattern);
         FAIL("a truncated shard was accepted");
     } catch (const Error& error) {
         CHECK(error.status() == Status::bad_data);
@@ -175,12 +175,26 @@ TEST_CASE("classes and statistics have the same bits on any number of ranks", "[
         for (std::size_t i = 0; i < samples.x.size(); ++i) samples.x[i] = samples.x[i] / 7.0 + 1000.0;
         write_shards(ranks.dir, samples, {1, 0, rows - 1}, {DType::f64});
     });
-    const DatasetLayout layout = open_dataset(ranks.comm, ranks.dir / "part-*.h5", "/x", "/y");
+    const DatasetLayout layout = open_dataset(ranks.comm, ranks.dir / "part-*.h5");
     CHECK(count_classes(ranks.comm, layout, -100) == std::min<std::int64_t>(rows, 7));
     const Normalization together = make_normalization(ranks.comm, layout, "standard");
     const Normalization alone = make_normalization(ranks.alone, layout, "standard");
     CHECK(together.shift == alone.shift);
     CHECK(together.scale == alone.scale);
+}
+
+TEST_CASE("all ranks get the same windows and the same vocabulary", "[mpi][io]") {
+    Ranks ranks;
+    ranks.once([&] {
+        add_dataset(ranks.dir / "part-0.h5", "/tokens", Shape{3}, {5, 0, 2}, {DType::u8});
+        add_dataset(ranks.dir / "part-1.h5", "/tokens", Shape{8}, {1, 2, 3, 4, 300, 6, 7, 8}, {DType::u16});
+    });
+    const DatasetLayout layout = open_dataset(ranks.comm, ranks.dir / "part-*.h5", {.context = 4});
+    CHECK(layout.is_tokens());
+    CHECK(layout.rows() == 3);
+    CHECK(layout.sample == Shape{4});
+    CHECK(layout.x_type == DType::u16);
+    CHECK(count_classes(ranks.comm, layout, -100) == 301);
 }
 
 TEST_CASE("a bad label is the same error on all ranks", "[mpi][io]") {
@@ -190,7 +204,7 @@ TEST_CASE("a bad label is the same error on all ranks", "[mpi][io]") {
         samples.y[19] = -5;
         write_samples(ranks.dir / "a.h5", samples);
     });
-    const DatasetLayout layout = open_dataset(ranks.comm, ranks.dir / "a.h5", "/x", "/y");
+    const DatasetLayout layout = open_dataset(ranks.comm, ranks.dir / "a.h5");
     try {
         count_classes(ranks.comm, layout, -100);
         FAIL("a negative label was accepted");

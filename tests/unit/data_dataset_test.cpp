@@ -34,7 +34,7 @@ struct Alone {
     MpiCommunicator comm{MPI_COMM_SELF, false};
 
     DatasetLayout open(const std::string& pattern = "*.h5") {
-        return open_dataset(comm, (dir / pattern).string(), "/x", "/y");
+        return open_dataset(comm, (dir / pattern).string());
     }
     std::string refused(const std::string& pattern = "*.h5") {
         return refusal([&] { open(pattern); });

@@ -178,7 +178,7 @@ TEST_CASE("options that contradict the input are wrong usage", "[unit][data]") {
                  contains("split: expected fractions with the sum 1, found 0.9"));
     it.options.split = {};
     it.options.kind = "parquet";
-    REQUIRE_THAT(it.refused("1,2\n", Status::bad_usage), contains("kind: expected auto, csv or idx"));
+    REQUIRE_THAT(it.refused("1,2\n", Status::bad_usage), contains("kind: expected auto, csv, idx or text"));
 }
 
 TEST_CASE("a missing input is named", "[unit][data]") {

@@ -22,7 +22,7 @@ namespace {
 
 DatasetLayout layout_of(const fs::path& pattern) {
     MpiCommunicator alone(MPI_COMM_SELF, false);
-    return open_dataset(alone, pattern.string(), "/x", "/y");
+    return open_dataset(alone, pattern.string());
 }
 
 LoaderOptions options_for(const DatasetLayout& layout, std::int64_t batch, std::int64_t lanes = 1) {

@@ -171,7 +171,7 @@ TEST_CASE("dropout on 16-bit types, in place too", "[unit][ops]") {
                 INFO(text(types) << n << " p " << p);
                 const Values x = rounded(types[0], random_values(n, 1, 0.5, 2));
                 const Real tx = machine.real(types[0], {n}, x), y = machine.real_output(types[3], {n});
-                const Values want = p == 1 ? Values(x.size(), 0.0) : reference::dropout(stream, 5, 0, p, x);
+                const Values want = p == 1 ? Values(x.size(), 0.0) : reference::dropout(stream, 5, p, x);
                 machine.ops->dropout(stream, 5, 0, p, tx, y);
                 require_close(y, want, 1e-6, 1e-30);
                 machine.ops->dropout(stream, 5, 0, p, tx, tx);
@@ -261,7 +261,7 @@ struct Verbs {
         ops.cross_entropy({x, labels, 0.1F, -100, 1, dx[2], {sums[0].get(), sums[1].get(), sums[2].get()}});
         ops.mean_squared_error({x, target, 1, dx[3], {sums[0].get(), sums[1].get(), sums[2].get()}});
         ops.sum_squares(x, sums[2].get());
-        ops.dropout(RandomStream(1, Purpose::dropout, 2), 5, 0.2F, x, y[2]);
+        ops.dropout(RandomStream(1, Purpose::dropout, 2), 5, 0, 0.2F, x, y[2]);
         ops.pool_forward(Pool::max, window, image(x), pooled, index);
         ops.pool_backward(Pool::max, window, pooled, index, image(dx[4]));
         ops.to_channels_first(image(x), image(y[3]));

@@ -24,7 +24,7 @@ constexpr float eps = 1e-5F;
 using Types = std::array<DType, 3>;
 
 /// Types of a verb's operands: each type throughout, then mixtures in which every pair differs somewhere.
-std::vector<Types> type_cases() {
+std::vector<Types> mixed_types() {
     return {{f32, f32, f32},   {bf16, bf16, bf16}, {f16, f16, f16}, {f32, bf16, f16},
             {bf16, f32, bf16}, {f16, f16, f32},    {f32, f32, bf16}};
 }
@@ -85,7 +85,7 @@ void require_equal(const SplitResult& got, const reference::Loss& want, DType ty
 TEST_CASE("rmsnorm forward", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [rows, columns] : row_cases())
-        for (const Types& types : type_cases()) {
+        for (const Types& types : mixed_types()) {
             INFO(rows << "x" << columns << text(types));
             const Values x = rounded(types[0], random_values(rows * columns, 1, -2, 5)),
                          gamma = random_values(columns, 2, 0.5, 2);
@@ -102,7 +102,7 @@ TEST_CASE("rmsnorm forward", "[unit][ops]") {
 TEST_CASE("rmsnorm backward, in place too", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [rows, columns] : row_cases())
-        for (const Types& types : type_cases()) {
+        for (const Types& types : mixed_types()) {
             INFO(rows << "x" << columns << text(types));
             const Values x = rounded(types[0], random_values(rows * columns, 1, -2, 5)),
                          dy = rounded(types[1], random_values(rows * columns, 2)),
@@ -142,7 +142,7 @@ TEST_CASE("embedding forward: rows by number, zeros for those of other ranks", "
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [n, columns] : row_cases())
         for (const std::int64_t rows : {0, 1, 7, 100})
-            for (const Types& types : type_cases()) {
+            for (const Types& types : mixed_types()) {
                 INFO(n << " of " << rows << "x" << columns << text(types));
                 const std::int64_t first = rows == 7 ? 5 : 0;
                 std::vector<std::int32_t> ids = random_labels(n, 2 * static_cast<std::int32_t>(rows) + 5, 1);
@@ -193,7 +193,7 @@ TEST_CASE("embedding backward adds in the order of the ids", "[unit][ops]") {
 TEST_CASE("a row added to all rows, in place too", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [rows, columns] : row_cases())
-        for (const Types& types : type_cases()) {
+        for (const Types& types : mixed_types()) {
             INFO(rows << "x" << columns << text(types));
             const Values x = rounded(types[0], random_values(rows * columns, 1)),
                          row = rounded(types[1], random_values(columns, 2));
@@ -211,7 +211,7 @@ TEST_CASE("a row added to all rows, in place too", "[unit][ops]") {
 TEST_CASE("the gate, forward and backward, in place too", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const std::int64_t n : flat_cases())
-        for (const Types& types : type_cases()) {
+        for (const Types& types : mixed_types()) {
             INFO(n << text(types));
             const Shape shape{n};
             const Values a = rounded(types[0], random_values(n, 1, -12, 12)),

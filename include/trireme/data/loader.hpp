@@ -1,5 +1,6 @@
 // Brings the samples of this rank's lanes into memory ahead of their use: one prefetch thread reads whole
-// runs of rows, converts, normalises and lays images channels-last. Slots are allocated once.
+// runs of rows, converts, normalises and lays images channels-last, or cuts windows of tokens. Slots are
+// allocated once.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ struct LaneBatch {
     Range positions;                  ///< in the epoch
     std::int64_t first_in_batch = 0;  ///< position of the first sample within the global batch
     std::int64_t batch_samples = 0;   ///< samples of the global batch
-    View x;                           ///< [n, ...] f32; images [n, C, H, W], channels-last in memory
-    View y;                           ///< [n] i32 class labels, or [n, k] f32 targets (k = 1 where y is [n])
+    View x;  ///< [n, ...] f32; images [n, C, H, W], channels-last in memory; tokens [n, context] i32
+    View y;  ///< [n] i32 class labels, or [n, k] f32 targets (k = 1 where y is [n]); tokens [n, context] i32
     std::span<const std::int64_t> ids;
 
     std::int64_t samples() const { return positions.size(); }
@@ -33,9 +34,10 @@ struct LoaderOptions {
     std::uint64_t seed = 1;
     std::int64_t chunk = 1024;         ///< of shuffle=chunk
     bool class_labels = true;          ///< y as i32 labels, else as f32 targets
-    std::int64_t classes = 0;          ///< labels must be below it; 0: whatever fits 32 bits
+    std::int64_t classes = 0;          ///< labels and tokens must be below it; 0: whatever fits 32 bits
     bool unit_targets = false;         ///< targets must lie in [0, 1]
-    std::int64_t ignore_index = -100;  ///< the one label outside [0, classes) that is let through
+    std::int64_t ignore_index = -100;  ///< the one label outside [0, classes) that is let through; pads the
+                                       ///< targets of a short last window
     Normalization normalization{};
     std::string cache = "auto";  ///< auto, memory, none
     int prefetch = 2;            ///< steps read ahead, at least 1
@@ -46,8 +48,8 @@ struct LoaderOptions {
 
 class Loader {
 public:
-    /// @throws Error (bad_usage) on option values out of range, (bad_data) when labels are wanted and y is
-    /// [n, k].
+    /// @throws Error (bad_usage) on option values out of range or that token data have no use for, (bad_data)
+    /// when labels are wanted and y is [n, k].
     Loader(const DatasetLayout& layout, LoaderOptions options);
     ~Loader();
 
@@ -55,7 +57,7 @@ public:
     /// epoch.
     void start(std::int64_t epoch, std::int64_t step);
     /// The next lane of this rank. @throws Error (bad_data) naming file and row for values that are not
-    /// finite, and whatever reading raised.
+    /// finite, tokens out of range, and whatever reading raised.
     const LaneBatch& next();
     /// All of this rank's lanes of the next step, in order; empty where this rank has no lanes. Valid until
     /// the next call of next() or next_step(). Errors as in next().

@@ -53,6 +53,7 @@ struct Config {
         std::int64_t patch = 4;
         std::string norm = "layernorm", ffn_kind = "gelu", positions = "learned";
         bool tied = true;
+        std::int64_t context = 256;  ///< gpt: positions of a window; inputs of a window of token data
         std::string loss = "cross_entropy";
         std::string init = "kaiming";
     } model;

@@ -1,11 +1,12 @@
-#include "data/preparation.hpp"
-
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "data/convert.hpp"
+#include "data/preparation.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/base/philox.hpp"
 
 namespace trireme {
 namespace {
@@ -16,10 +17,41 @@ std::vector<float> for_each_channel(const std::vector<float>& values, std::int64
     return std::vector<float>(static_cast<std::size_t>(channels), values.empty() ? otherwise : values[0]);
 }
 
-}  // namespace
+PreparedForm form_of(const DatasetLayout& layout, const LoaderOptions& options) {
+    if (options.class_labels) return {DType::f32, DType::i32, Shape{}};
+    return {DType::f32, DType::f32, Shape{layout.target.count()}};
+}
 
-Preparation::Preparation(const DatasetLayout& layout, const LoaderOptions& options)
-    : layout_(layout), options_(options), count_(layout.sample.count()), channels_(layout.sample[0]) {
+class SamplePreparation final : public Preparation {
+public:
+    SamplePreparation(const DatasetLayout& layout, const LoaderOptions& options);
+    void prepare(const SamplePlace& place, const std::byte* x, const std::byte* y, void* x_out,
+                 void* y_out) override;
+
+private:
+    void input(const SamplePlace& place, const std::byte* x, float* out);
+    void target(std::int64_t id, const std::byte* y, float* out) const;
+    std::int32_t label(std::int64_t id, const std::byte* y) const;
+    void normalize(const std::byte* x, float* out) const;
+    void arrange(float* out, const SamplePlace& place) const;
+    [[noreturn]] void refuse(std::int64_t id, const std::byte* values, DType type, std::int64_t count,
+                             const std::string& name) const;
+
+    const DatasetLayout& layout_;
+    const LoaderOptions& options_;
+    std::int64_t count_;  ///< elements of a sample
+    std::int64_t channels_, height_, width_;
+    bool moves_;                        ///< elements change their place
+    std::vector<float> shift_, scale_;  ///< one for each channel, or for each element where there is no area
+    std::vector<float> stored_order_;   ///< [C, H, W] of the sample at hand
+};
+
+SamplePreparation::SamplePreparation(const DatasetLayout& layout, const LoaderOptions& options)
+    : Preparation(form_of(layout, options)),
+      layout_(layout),
+      options_(options),
+      count_(layout.sample.count()),
+      channels_(layout.sample[0]) {
     const bool image = layout.sample.rank() == 3;
     height_ = image ? layout.sample[1] : 1;
     width_ = image ? layout.sample[2] : count_ / channels_;
@@ -30,7 +62,16 @@ Preparation::Preparation(const DatasetLayout& layout, const LoaderOptions& optio
     if (moves_) stored_order_.resize(static_cast<std::size_t>(count_));
 }
 
-void Preparation::normalize(const std::byte* x, float* out) const {
+void SamplePreparation::prepare(const SamplePlace& place, const std::byte* x, const std::byte* y, void* x_out,
+                                void* y_out) {
+    input(place, x, static_cast<float*>(x_out));
+    if (options_.class_labels)
+        *static_cast<std::int32_t*>(y_out) = label(place.id, y);
+    else
+        target(place.id, y, static_cast<float*>(y_out));
+}
+
+void SamplePreparation::normalize(const std::byte* x, float* out) const {
     const std::int64_t area = height_ * width_;
     if (area == 1) return to_inputs(layout_.x_type, x, count_, shift_.data(), scale_.data(), out);
     const std::int64_t bytes = area * static_cast<std::int64_t>(size_of(layout_.x_type));
@@ -38,22 +79,21 @@ void Preparation::normalize(const std::byte* x, float* out) const {
         to_inputs(layout_.x_type, x, area, shift_[c], scale_[c], out);
 }
 
-void Preparation::input(std::int64_t id, const std::byte* x, std::int64_t epoch, std::int64_t position,
-                        float* out) {
+void SamplePreparation::input(const SamplePlace& place, const std::byte* x, float* out) {
     float* const to = moves_ ? stored_order_.data() : out;
     normalize(x, to);
     if (is_real(layout_.x_type) && !all_finite(to, count_))
-        refuse(id, x, layout_.x_type, count_, layout_.x_name);
-    if (moves_) place(out, epoch, position);
+        refuse(place.id, x, layout_.x_type, count_, layout_.x_name);
+    if (moves_) arrange(out, place);
 }
 
 /// From [C, H, W] to [H, W, C], through the crop's window and the flip.
-void Preparation::place(float* out, std::int64_t epoch, std::int64_t position) const {
+void SamplePreparation::arrange(float* out, const SamplePlace& place) const {
     std::int64_t down = 0, right = 0;
     bool flipped = false;
     if (options_.crop > 0 || options_.flip) {
-        const RandomStream stream(options_.seed, Purpose::augment, static_cast<std::uint64_t>(epoch));
-        const PhiloxBlock words = stream.block(static_cast<std::uint64_t>(position));
+        const RandomStream stream(options_.seed, Purpose::augment, static_cast<std::uint64_t>(place.epoch));
+        const PhiloxBlock words = stream.block(static_cast<std::uint64_t>(place.position));
         const std::uint64_t choices = 2 * static_cast<std::uint64_t>(options_.crop) + 1;
         down = static_cast<std::int64_t>(words[0] * choices >> 32) - options_.crop;
         right = static_cast<std::int64_t>(words[1] * choices >> 32) - options_.crop;
@@ -82,7 +122,7 @@ void Preparation::place(float* out, std::int64_t epoch, std::int64_t position) c
     }
 }
 
-void Preparation::target(std::int64_t id, const std::byte* y, float* out) const {
+void SamplePreparation::target(std::int64_t id, const std::byte* y, float* out) const {
     const std::int64_t count = layout_.target.count();
     to_inputs(layout_.y_type, y, count, 0.0f, 1.0f, out);
     if (is_real(layout_.y_type) && !all_finite(out, count))
@@ -94,7 +134,7 @@ void Preparation::target(std::int64_t id, const std::byte* y, float* out) const 
                              to_text(value_at(layout_.y_type, y, i)));
 }
 
-std::int32_t Preparation::label(std::int64_t id, const std::byte* y) const {
+std::int32_t SamplePreparation::label(std::int64_t id, const std::byte* y) const {
     const std::int64_t classes = options_.classes > 0 ? options_.classes : std::int64_t{1} << 31;
     const auto label = integer_at(layout_.y_type, y, 0);
     if (!label || (*label != options_.ignore_index && (*label < 0 || *label >= classes)))
@@ -103,8 +143,8 @@ std::int32_t Preparation::label(std::int64_t id, const std::byte* y) const {
     return static_cast<std::int32_t>(*label);
 }
 
-void Preparation::refuse(std::int64_t id, const std::byte* values, DType type, std::int64_t count,
-                         const std::string& name) const {
+void SamplePreparation::refuse(std::int64_t id, const std::byte* values, DType type, std::int64_t count,
+                               const std::string& name) const {
     const auto fits = [&](std::int64_t i) {
         return std::isfinite(static_cast<float>(value_at(type, values, i)));
     };
@@ -113,6 +153,12 @@ void Preparation::refuse(std::int64_t id, const std::byte* values, DType type, s
     const double value = value_at(type, values, index);
     throw data_error(layout_.place_of(id, name) + ": value " + to_text(value) +
                      (std::isfinite(value) ? " is too large for float32" : " is not a finite number"));
+}
+
+}  // namespace
+
+std::unique_ptr<Preparation> prepare_samples(const DatasetLayout& layout, const LoaderOptions& options) {
+    return std::make_unique<SamplePreparation>(layout, options);
 }
 
 }  // namespace trireme
