@@ -185,9 +185,10 @@ public:
         const Timer timer(times_.others);
         ops_->fill_uniform(stream, first, low, high, y);
     }
-    void sum_squares(View x, double* sum) override {
+    using Ops::sum_squares;
+    void sum_squares(View x, double* sum, float limit) override {
         const Timer timer(times_.others);
-        ops_->sum_squares(x, sum);
+        ops_->sum_squares(x, sum, limit);
     }
     void adam_update(const AdamUpdate& args, double* norm_squared) override {
         const Timer timer(times_.updates);

@@ -287,17 +287,19 @@ void UpdatePass::measure(Ops& ops, Arena& arena, const UpdateInfo& info) {
                        Reduce::sum);
 }
 
-double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena) const {
+double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena, float limit) const {
     double sum = 0;
     for (const UpdateRun& run : runs_)
-        if (run.role == Role::weight && run.counted) ops.sum_squares(arena.gradients.range(run.place), &sum);
+        if (run.role == Role::weight && run.counted)
+            ops.sum_squares(arena.gradients.range(run.place), &sum, limit);
     return sum;
 }
 
-std::string UpdatePass::first_not_finite(Ops& ops, const Arena& arena) const {
+std::string UpdatePass::first_not_finite(Ops& ops, const Arena& arena, float limit) const {
     for (const ParameterId id : table_.order()) {
         double sum = 0;
-        ops.sum_squares(arena.gradients.range(table_[id].place), &sum);
+        ops.sum_squares(arena.gradients.range(table_[id].place), &sum,
+                        table_[id].role == Role::weight ? limit : no_limit);
         if (!std::isfinite(sum)) return table_[id].name;
     }
     return {};

@@ -110,7 +110,8 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
-    const double squares = norm_first ? over_model(update_.gradient_norm_squared(ops, arena_)) : 0;
+    const double squares =
+        norm_first ? over_model(update_.gradient_norm_squared(ops, arena_, gradient_limit())) : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
     waiting.restart();
     if (!options_.reports) sums_.drop();
@@ -124,7 +125,7 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     result.skipped = options_.may_skip && (sums_.extra(verdict) > 0 || !std::isfinite(result.loss));
     if (result.skipped) {
         result.gradient_norm = std::numeric_limits<double>::quiet_NaN();
-        result.culprit = update_.first_not_finite(ops, arena_);
+        result.culprit = update_.first_not_finite(ops, arena_, gradient_limit());
         return result;
     }
     require_finite("loss", result.loss);
@@ -148,6 +149,13 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         require_finite("gradient norm", result.gradient_norm);
     }
     return result;
+}
+
+/// What counts as an overflow. Scaled gradients are float32, but beyond the range of float16 (where a GPU
+/// would keep them) the scale is too high all the same; so it behaves alike however many samples and lanes
+/// share a sum.
+float TrainStep::gradient_limit() const {
+    return options_.may_skip ? 65504.0F : UpdatePass::no_limit;
 }
 
 /// The ranks of a replica hold different parameters: what each has found of a norm, added up.

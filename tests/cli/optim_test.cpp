@@ -32,7 +32,7 @@ TEST_CASE("every optimizer learns, on one rank as on three, and goes on after a 
         {{"optim.name", "adamw"}, {"optim.lr", "0.02"}, {"optim.amsgrad", "true"}},
         {{"optim.name", "lamb"}, {"optim.lr", "0.05"}},
         {{"optim.name", "lars"}, {"optim.lr", "0.1"}, {"optim.momentum", "0.9"}, {"optim.trust", "0.5"}},
-        {{"optim.name", "lion"}, {"optim.lr", "0.003"}}};
+        {{"optim.name", "lion"}, {"optim.lr", "0.01"}}};
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
         const std::string name = std::to_string(i) + optimizers[i][0].second;
         INFO(name);

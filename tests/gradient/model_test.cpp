@@ -115,8 +115,8 @@ TEST_CASE("gradients in 16 bits are those of float32, rounded on the way", "[gra
         const double tolerance = type == DType::bf16 ? 0.06 : 0.008;
         CHECK(low.run({0, 6}, &low.arena.gradients) == Approx(loss).epsilon(tolerance));
         // A bias before a norm has no gradient at all: what is left of it is rounding of the others'.
-        double all = 0;
-        for (const float g : exact.arena.gradients.whole().span<float>()) all += std::pow(g, 2);
+        double whole = 0;
+        for (const float g : exact.arena.gradients.whole().span<float>()) whole += std::pow(g, 2);
         for (const Parameter& parameter : exact.model.table().all()) {
             INFO(parameter.name);
             const auto want = exact.arena.gradients.of(parameter).span<float>();
@@ -126,7 +126,7 @@ TEST_CASE("gradients in 16 bits are those of float32, rounded on the way", "[gra
                 error += std::pow(static_cast<double>(got[i] - want[i]), 2);
                 size += std::pow(static_cast<double>(want[i]), 2);
             }
-            CHECK(std::sqrt(error) <= tolerance * (std::sqrt(size) + 0.1 * std::sqrt(all)));
+            CHECK(std::sqrt(error) <= tolerance * (std::sqrt(size) + 0.1 * std::sqrt(whole)));
         }
     }
 }

@@ -78,8 +78,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
     read_tensors(file, "/model", "", checkpoint.weights);
     for (const std::string& state : file.children("/optim"))
         read_tensors(file, "/optim/" + state, state + "/", checkpoint.states);
-    for (const char* name :
-         {"epoch", "step_in_epoch", "updates", "skipped", "samples", "has_best", "best_step", "bad_evals"})
+    for (const char* name : {"epoch", "step_in_epoch", "updates", "skipped", "samples", "growth", "has_best",
+                             "best_step", "bad_evals"})
         checkpoint.position[name] = static_cast<double>(file.int_attribute("/position", name).value());
     for (const char* name : {"scale", "best"})
         checkpoint.position[name] = file.real_attribute("/position", name).value();

@@ -13,8 +13,8 @@ namespace trireme {
 struct ImportOptions {
     std::vector<std::string> inputs;  ///< CSV: one file or several with the same columns; IDX: images,
                                       ///< labels; text: one file or several, which follow each other
-    std::string kind = "auto";       ///< auto (text by the suffix .txt, else by content), csv, idx, text
-    std::string output;              ///< directory; <part>-000.h5, <part>-001.h5, ... are written into it
+    std::string kind = "auto";        ///< auto (text by the suffix .txt, else by content), csv, idx, text
+    std::string output;               ///< directory; <part>-000.h5, <part>-001.h5, ... are written into it
     std::string label = "last";      ///< CSV: column name, index (0-based; negative from the end), last, none
     std::string header = "auto";     ///< auto, yes, no
     std::string separator = "auto";  ///< auto, or one of , ; tab space

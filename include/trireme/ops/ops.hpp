@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -309,7 +310,9 @@ public:
                               View y) = 0;
 
     /// *sum += Σ x², in double, in blocks of fixed size. Not finite where x is not.
-    virtual void sum_squares(View x, double* sum) = 0;
+    /// An element beyond `limit` in magnitude counts as inf.
+    virtual void sum_squares(View x, double* sum, float limit) = 0;
+    void sum_squares(View x, double* sum) { sum_squares(x, sum, std::numeric_limits<float>::infinity()); }
     /// The pass over an interval of the arena; *norm_squared (absent: none) += Σ (unscaled gradient)², as in
     /// sum_squares.
     virtual void adam_update(const AdamUpdate& args, double* norm_squared) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,10 +80,12 @@ public:
     /// Collective over the parts for layer-wise optimizers.
     double apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm);
     /// This rank's share of the sum of squares over all weight gradients (statistics excluded), without
-    /// changing anything.
-    double gradient_norm_squared(Ops& ops, const Arena& arena) const;
+    /// changing anything. Gradients beyond `limit` count as inf.
+    double gradient_norm_squared(Ops& ops, const Arena& arena, float limit = no_limit) const;
     /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN; empty: none.
-    std::string first_not_finite(Ops& ops, const Arena& arena) const;
+    std::string first_not_finite(Ops& ops, const Arena& arena, float limit = no_limit) const;
+
+    static constexpr float no_limit = std::numeric_limits<float>::infinity();
     const std::vector<UpdateRun>& runs() const { return runs_; }
 
 private:

@@ -118,6 +118,7 @@ public:
     StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
 
 private:
+    float gradient_limit() const;
     double over_model(double share);
     void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
     void run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last);

@@ -114,7 +114,8 @@ public:
     void fill_normal(const RandomStream& stream, std::int64_t first, float mean, float std, View y) override;
     void fill_uniform(const RandomStream& stream, std::int64_t first, float low, float high, View y) override;
 
-    void sum_squares(View x, double* sum) override;
+    using Ops::sum_squares;
+    void sum_squares(View x, double* sum, float limit) override;
     void adam_update(const AdamUpdate& args, double* norm_squared) override;
     void sgd_update(const SgdUpdate& args, double* norm_squared) override;
     void lion_update(const LionUpdate& args, double* norm_squared) override;

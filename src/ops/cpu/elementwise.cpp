@@ -1,6 +1,8 @@
 // Verbs that move or combine elements one by one, and the sums that need no more than that.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/columns.hpp"
@@ -59,6 +61,17 @@ void transpose_each(int threads, Scratch& scratch, std::int64_t n, std::int64_t 
         transpose(x.load(i * plane, plane, buffer), to, rows, columns);
         y.store(i * plane, plane, to);
     });
+}
+
+/// True where any element is larger than `limit` in magnitude.
+bool beyond(const float* x, float limit, std::int64_t n) {
+    float most = 0;
+#pragma omp simd reduction(max : most)
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float magnitude = std::fabs(x[i]);
+        most = magnitude > most ? magnitude : most;
+    }
+    return most > limit;
 }
 
 void require_images(const View& view) {
@@ -163,14 +176,17 @@ void CpuOps::to_channels_last(View x, View y) {
                    Reals(y, n * c * pixels, "to_channels_last"));
 }
 
-void CpuOps::sum_squares(View x, double* sum) {
+void CpuOps::sum_squares(View x, double* sum, float limit) {
     const std::int64_t n = x.count();
     const Reals from(x, n, "sum_squares");
     const std::int64_t blocks = blocks_of(n, element_block);
     double* part = scratch_.reserve_of<double>(static_cast<std::size_t>(blocks));
     for_blocks(threads_, n, n, element_block, [=](std::int64_t block, std::int64_t begin, std::int64_t end) {
         float buffer[element_block];
-        part[block] = square_sum(from.load(begin, end - begin, buffer), 1.0F, end - begin);
+        const float* values = from.load(begin, end - begin, buffer);
+        part[block] = square_sum(values, 1.0F, end - begin);
+        if (std::isfinite(limit) && beyond(values, limit, end - begin))
+            part[block] = std::numeric_limits<double>::infinity();
     });
     for (std::int64_t block = 0; block < blocks; ++block) *sum += part[block];
 }
