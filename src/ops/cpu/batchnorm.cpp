@@ -58,19 +58,29 @@ struct Work {
 
 /// Moments of one block that is in first-level cache: a first pass for a shift near the mean, a second around
 /// it.
-void block_moments(const ColumnPlan& plan, const float* x, std::int64_t begin, std::int64_t end, Work& work) {
+void block_moments(const ColumnPlan& plan, const Reals& x, std::int64_t begin, std::int64_t end, Work& work) {
     const auto rows = static_cast<double>((end - begin) / plan.columns);
     std::fill_n(work.sum, plan.lanes, 0.0F);
     std::fill_n(work.shifted_sum, 2 * plan.lanes, 0.0F);
-    for_lines(plan, begin, end,
-              [&](std::int64_t at, std::int64_t lanes) { add_line(x + at, work.sum, lanes); });
+    for_pieces(any_converted(x), plan, begin, end, [&](std::int64_t at, std::int64_t n) {
+        Stretch buffer;
+        const float* values = x.load(at, n, buffer);
+        for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+            add_line(values + i, work.sum + lane, lanes);
+        });
+    });
     for (std::int64_t first = plan.columns; first < plan.lanes; first += plan.columns)
         add_line(work.sum + first, work.sum, plan.columns);
     const auto share = static_cast<float>(1 / rows);
     for (std::int64_t first = 0; first < plan.lanes; first += plan.columns)
         for (std::int64_t c = 0; c < plan.columns; ++c) work.shift[first + c] = work.sum[c] * share;
-    for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
-        add_shifted_line(x + at, work.shift, work.shifted_sum, work.squares, lanes);
+    for_pieces(any_converted(x), plan, begin, end, [&](std::int64_t at, std::int64_t n) {
+        Stretch buffer;
+        const float* values = x.load(at, n, buffer);
+        for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+            add_shifted_line(values + i, work.shift + lane, work.shifted_sum + lane, work.squares + lane,
+                             lanes);
+        });
     });
     std::fill_n(work.block.mean, 2 * plan.columns, 0.0);
     for (std::int64_t first = 0; first < plan.lanes; first += plan.columns)
@@ -87,7 +97,7 @@ void block_moments(const ColumnPlan& plan, const float* x, std::int64_t begin, s
 }
 
 /// Moments of all rows, in scratch. There is at least one row.
-Moments moments(int threads, const ColumnPlan& plan, Scratch& scratch, const float* x) {
+Moments moments(int threads, const ColumnPlan& plan, Scratch& scratch, const Reals& x) {
     const std::int64_t stride = Work::doubles(plan);
     double* memory = scratch.reserve_of<double>(static_cast<std::size_t>(plan.chunks * stride));
     for_blocks(threads, plan.elements, plan.elements, plan.chunk,
@@ -125,8 +135,8 @@ void repeat(const ColumnPlan& plan, float* lanes) {
         std::copy_n(lanes, plan.columns, lanes + first);
 }
 
-void normalize_line(const Affine& f, const float* x, float* y, std::int64_t n, bool relu) {
-    const float *center = f.center, *scale = f.scale, *offset = f.offset;
+void normalize_line(const Affine& f, std::int64_t lane, const float* x, float* y, std::int64_t n, bool relu) {
+    const float *center = f.center + lane, *scale = f.scale + lane, *offset = f.offset + lane;
     if (relu) {
 #pragma omp simd
         for (std::int64_t l = 0; l < n; ++l) {
@@ -139,15 +149,21 @@ void normalize_line(const Affine& f, const float* x, float* y, std::int64_t n, b
     }
 }
 
-void normalize(int threads, const ColumnPlan& plan, const Affine& factors, const float* x, float* y,
+void normalize(int threads, const ColumnPlan& plan, const Affine& factors, const Reals& x, const Reals& y,
                bool relu) {
     repeat(plan, factors.center);
     repeat(plan, factors.scale);
     repeat(plan, factors.offset);
     for_blocks(threads, plan.elements, plan.elements, plan.block,
                [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-                   for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
-                       normalize_line(factors, x + at, y + at, lanes, relu);
+                   for_pieces(any_converted(x, y), plan, begin, end, [&](std::int64_t at, std::int64_t n) {
+                       Stretch buffer;
+                       float* to = y.place(at, buffer);
+                       const float* from = x.load(at, n, buffer);
+                       for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+                           normalize_line(factors, lane, from + i, to + i, lanes, relu);
+                       });
+                       y.store(at, n, to);
                    });
                });
 }
@@ -181,9 +197,28 @@ struct Gradient {
           slope(base + plan.lanes) {}
 };
 
-void gradient_line(const Gradient& f, const float* x, const float* y, const float* dy, float* dx,
-                   std::int64_t n) {
-    const float *center = f.center, *scale = f.scale, *base = f.base, *slope = f.slope;
+/// What backward reads, [rows, C] each; y is absent without a relu.
+struct Inputs {
+    Reals x, y, dy;
+    bool converted() const { return any_converted(x, y, dy); }
+};
+
+/// A piece of it as floats.
+struct InputPiece {
+    const float *x, *y, *dy;  // [n] each, y null where it is absent
+    Stretch buffer_x, buffer_y, buffer_dy;
+
+    InputPiece(const Inputs& all, std::int64_t at, std::int64_t n)
+        : x(all.x.load(at, n, buffer_x)),
+          y(all.y ? all.y.load(at, n, buffer_y) : nullptr),
+          dy(all.dy.load(at, n, buffer_dy)) {}
+    const float* y_from(std::int64_t i) const { return y == nullptr ? nullptr : y + i; }
+};
+
+void gradient_line(const Gradient& f, std::int64_t lane, const float* x, const float* y, const float* dy,
+                   float* dx, std::int64_t n) {
+    const float *center = f.center + lane, *scale = f.scale + lane, *base = f.base + lane,
+                *slope = f.slope + lane;
     if (y != nullptr) {
 #pragma omp simd
         for (std::int64_t l = 0; l < n; ++l) {
@@ -220,8 +255,7 @@ void CpuOps::batchnorm_forward(const BatchNorm& args, View running_mean, View ru
     float* inv_std = floats(args.inv_std, channels, "batchnorm inv_std");
     float* average = optional_floats(running_mean, channels, "batchnorm running mean");
     float* variance = optional_floats(running_var, channels, "batchnorm running variance");
-    const float* x = floats(args.x, rows * channels, "batchnorm");
-    float* y = floats(args.y, rows * channels, "batchnorm");
+    const Reals x(args.x, rows * channels, "batchnorm"), y(args.y, rows * channels, "batchnorm");
     const bool relu = uses_relu(args);
     if (rows == 0) {
         for (float* result : {mean, inv_std}) std::fill_n(result, channels, 0.0F);
@@ -257,8 +291,7 @@ void CpuOps::batchnorm_apply(const BatchNorm& args, View mean, View var) {
     const float* beta = floats(args.beta, channels, "batchnorm beta");
     const float* center = floats(mean, channels, "batchnorm mean");
     const float* variance = floats(var, channels, "batchnorm variance");
-    const float* x = floats(args.x, rows * channels, "batchnorm");
-    float* y = floats(args.y, rows * channels, "batchnorm");
+    const Reals x(args.x, rows * channels, "batchnorm"), y(args.y, rows * channels, "batchnorm");
     const bool relu = uses_relu(args);
     if (rows == 0) return;
     const ColumnPlan plan(rows, channels);
@@ -279,10 +312,10 @@ void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_
     const float* gamma = floats(args.gamma, channels, "batchnorm gamma");
     const float* mean = floats(args.mean, channels, "batchnorm mean");
     const float* inv_std = floats(args.inv_std, channels, "batchnorm inv_std");
-    const float* x = floats(args.x, elements, "batchnorm");
-    const float* y = uses_relu(args) ? floats(args.y, elements, "batchnorm") : nullptr;
-    const float* from = floats(dy, elements, "batchnorm backward");
-    float* to = floats(dx, elements, "batchnorm backward");
+    const Inputs inputs{Reals(args.x, elements, "batchnorm"),
+                        uses_relu(args) ? Reals(args.y, elements, "batchnorm") : Reals(),
+                        Reals(dy, elements, "batchnorm backward")};
+    const Reals to(dx, elements, "batchnorm backward");
     if (channels == 0) return;
     const ColumnPlan plan(rows, channels);
     const Gradient factors(plan, lane_scratch_);
@@ -290,9 +323,12 @@ void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_
     repeat(plan, factors.center);
     double* sums =
         column_sums<2>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
-            for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
-                add_gradient_line(x + at, y == nullptr ? nullptr : y + at, from + at, factors.center, run,
-                                  run + plan.lanes, lanes);
+            for_pieces(inputs.converted(), plan, begin, end, [&](std::int64_t at, std::int64_t n) {
+                const InputPiece from(inputs, at, n);
+                for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+                    add_gradient_line(from.x + i, from.y_from(i), from.dy + i, factors.center + lane,
+                                      run + lane, run + plan.lanes + lane, lanes);
+                });
             });
         });
     double* products = sums + channels;
@@ -309,9 +345,16 @@ void CpuOps::batchnorm_backward(const BatchNorm& args, View dy, View dx, View d_
     for (float* lanes : {factors.scale, factors.base, factors.slope}) repeat(plan, lanes);
     for_blocks(
         threads_, elements, elements, plan.block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-            for_lines(plan, begin, end, [&](std::int64_t at, std::int64_t lanes) {
-                gradient_line(factors, x + at, y == nullptr ? nullptr : y + at, from + at, to + at, lanes);
-            });
+            for_pieces(inputs.converted() || any_converted(to), plan, begin, end,
+                       [&](std::int64_t at, std::int64_t n) {
+                           InputPiece from(inputs, at, n);
+                           float* results = to.place(at, from.buffer_dy);
+                           for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+                               gradient_line(factors, lane, from.x + i, from.y_from(i), from.dy + i,
+                                             results + i, lanes);
+                           });
+                           to.store(at, n, results);
+                       });
         });
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/reals.hpp"
 #include "ops/cpu/scratch.hpp"
 
 namespace trireme::cpu {
@@ -61,10 +62,23 @@ double* column_sums(int threads, const ColumnPlan& plan, Scratch& scratch, const
     return memory;
 }
 
-/// For each line of [begin, end): body(first element, number of lanes).
+/// body(first element, n) for pieces of [begin, end), where begin starts a line: all at once, or where there
+/// is conversion as many whole lines as a Stretch holds, or parts of one line.
 template <class Body>
-void for_lines(const ColumnPlan& plan, std::int64_t begin, std::int64_t end, const Body& body) {
-    for (std::int64_t at = begin; at < end; at += plan.lanes) body(at, std::min(plan.lanes, end - at));
+void for_pieces(bool converted, const ColumnPlan& plan, std::int64_t begin, std::int64_t end,
+                const Body& body) {
+    const std::int64_t lines = std::max<std::int64_t>(1, stretch / plan.lanes) * plan.lanes;
+    const std::int64_t most = converted ? lines : end - begin;
+    for (std::int64_t at = begin; at < end; at += most)
+        for_stretches(converted, at, std::min(end, at + most), body);
+}
+
+/// The lines of the piece of n elements from `at`, or its part of one: body(offset in the piece, first lane,
+/// number of lanes).
+template <class Body>
+void for_lines(const ColumnPlan& plan, std::int64_t at, std::int64_t n, const Body& body) {
+    const std::int64_t lane = at % plan.lanes;
+    for (std::int64_t i = 0; i < n; i += plan.lanes) body(i, lane, std::min(plan.lanes, n - i));
 }
 
 /// to[c] (+)= from[c].

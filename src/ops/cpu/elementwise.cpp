@@ -1,4 +1,5 @@
 // Verbs that move or combine elements one by one, and the sums that need no more than that.
+#include <algorithm>
 #include <cstring>
 
 #include "ops/cpu/checks.hpp"
@@ -6,6 +7,7 @@
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/lanes.hpp"
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -27,6 +29,14 @@ void sum_of(const float* a, const float* b, bool relu, float* y, std::int64_t n)
     }
 }
 
+/// for_stretches over [0, n), shared by threads.
+template <class Body>
+void over_stretches(int threads, bool converted, std::int64_t n, const Body& body) {
+    for_blocks(threads, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        for_stretches(converted, begin, end, body);
+    });
+}
+
 /// to[c, r] = from[r, c] for rows [begin, end), in tiles that stay in cache.
 void transpose(const float* __restrict from, float* __restrict to, std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t tile = 16;
@@ -39,11 +49,15 @@ void transpose(const float* __restrict from, float* __restrict to, std::int64_t 
 }
 
 /// [n, rows, columns] to [n, columns, rows].
-void transpose_each(int threads, std::int64_t n, std::int64_t rows, std::int64_t columns, const float* x,
-                    float* y) {
-    const std::int64_t plane = rows * columns;
-    for_blocks(threads, n * plane, n, 1, [=](std::int64_t i, std::int64_t, std::int64_t) {
-        transpose(x + i * plane, y + i * plane, rows, columns);
+void transpose_each(int threads, Scratch& scratch, std::int64_t n, std::int64_t rows, std::int64_t columns,
+                    const Reals& x, const Reals& y) {
+    const std::int64_t plane = rows * columns, widened = x.buffer_size(plane);
+    const ThreadBuffers buffers(scratch, threads, widened + y.buffer_size(plane));
+    for_blocks(threads, n * plane, n, 1, [&](std::int64_t i, std::int64_t, std::int64_t) {
+        float* buffer = buffers.mine();
+        float* to = y.place(i * plane, buffer + widened);
+        transpose(x.load(i * plane, plane, buffer), to, rows, columns);
+        y.store(i * plane, plane, to);
     });
 }
 
@@ -59,51 +73,68 @@ void CpuOps::sum_rows(View x, View sum, bool accumulate) {
     float* to = floats(sum, "sum_rows");
     if (columns == 0) return;
     const std::int64_t rows = x.count() / columns;
-    const float* from = floats(x, rows * columns, "sum_rows");
+    const Reals from(x, rows * columns, "sum_rows");
     const ColumnPlan plan(rows, columns);
     const double* sums =
         column_sums<1>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
-            for_lines(plan, begin, end,
-                      [&](std::int64_t at, std::int64_t lanes) { add_to(from + at, 1.0F, run, lanes); });
+            for_pieces(any_converted(from), plan, begin, end, [&](std::int64_t at, std::int64_t n) {
+                Stretch buffer;
+                const float* values = from.load(at, n, buffer);
+                for_lines(plan, at, n, [&](std::int64_t i, std::int64_t lane, std::int64_t lanes) {
+                    add_to(values + i, 1.0F, run + lane, lanes);
+                });
+            });
         });
     store_sums(sums, to, columns, accumulate);
 }
 
 void CpuOps::add_scaled(View x, float a, View y) {
     const std::int64_t n = y.count();
-    const float* from = floats(x, n, "add_scaled");
-    float* to = floats(y, n, "add_scaled");
-    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
-        add_to(from + begin, a, to + begin, end - begin);
+    const Reals from(x, n, "add_scaled"), to(y, n, "add_scaled");
+    over_stretches(threads_, any_converted(from, to), n, [=](std::int64_t at, std::int64_t count) {
+        Stretch terms, buffer;
+        float* sums = to.place(at, buffer);
+        to.load(at, count, sums);
+        add_to(from.load(at, count, terms), a, sums, count);
+        to.store(at, count, sums);
     });
 }
 
 void CpuOps::add(View a, View b, Activation activation, View y) {
     const std::int64_t n = y.count();
-    const float* left = floats(a, n, "add");
-    const float* right = floats(b, n, "add");
-    float* to = floats(y, n, "add");
+    const Reals left(a, n, "add"), right(b, n, "add"), to(y, n, "add");
     if (activation != Activation::none && activation != Activation::relu)
         throw failure("cpu add: " + std::string(name_of(activation)) + " where none or relu is expected");
     const bool relu = activation == Activation::relu;
-    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
-        sum_of(left + begin, right + begin, relu, to + begin, end - begin);
+    over_stretches(threads_, any_converted(left, right, to), n, [=](std::int64_t at, std::int64_t count) {
+        Stretch buffer_a, buffer_b;
+        float* sums = to.place(at, buffer_a);
+        sum_of(left.load(at, count, buffer_a), right.load(at, count, buffer_b), relu, sums, count);
+        to.store(at, count, sums);
     });
 }
 
 void CpuOps::fill(View y, float value) {
     const std::int64_t n = y.count();
-    float* to = floats(y, n, "fill");
-    for_blocks(threads_, n, n, element_block, [=](std::int64_t, std::int64_t begin, std::int64_t end) {
-        std::fill(to + begin, to + end, value);
+    const Reals to(y, n, "fill");
+    over_stretches(threads_, any_converted(to), n, [=](std::int64_t at, std::int64_t count) {
+        Stretch buffer;
+        float* values = to.place(at, buffer);
+        std::fill_n(values, count, value);
+        to.store(at, count, values);
     });
 }
 
 void CpuOps::copy(View x, View y) {
     const std::int64_t n = y.count();
-    if (x.count() != n || x.dtype != y.dtype)
-        throw failure("cpu copy: " + std::string(trireme::name_of(x.dtype)) + " " + x.shape.text() + " to " +
-                      std::string(trireme::name_of(y.dtype)) + " " + y.shape.text());
+    if (x.dtype != y.dtype) {
+        const Reals from(x, n, "copy"), to(y, n, "copy");
+        return over_stretches(threads_, true, n, [=](std::int64_t at, std::int64_t count) {
+            Stretch buffer;
+            to.store(at, count, from.load(at, count, to.place(at, buffer)));
+        });
+    }
+    if (x.count() != n) throw failure("cpu copy: " + x.shape.text() + " to " + y.shape.text());
     if (x.data == y.data || n == 0) return;
     const auto size = static_cast<std::int64_t>(size_of(x.dtype));
     const char* from = static_cast<const char*>(x.data);
@@ -120,25 +151,26 @@ void CpuOps::to_channels_first(View x, View y) {
     require_images(x);
     const std::int64_t n = x.shape[0], c = x.shape[1], pixels = x.shape[2] * x.shape[3];
     if (c == 1 || pixels == 1) return copy(x, y);
-    transpose_each(threads_, n, pixels, c, floats(x, "to_channels_first"),
-                   floats(y, n * c * pixels, "to_channels_first"));
+    transpose_each(threads_, scratch_, n, pixels, c, Reals(x, n * c * pixels, "to_channels_first"),
+                   Reals(y, n * c * pixels, "to_channels_first"));
 }
 
 void CpuOps::to_channels_last(View x, View y) {
     require_images(x);
     const std::int64_t n = x.shape[0], c = x.shape[1], pixels = x.shape[2] * x.shape[3];
     if (c == 1 || pixels == 1) return copy(x, y);
-    transpose_each(threads_, n, c, pixels, floats(x, "to_channels_last"),
-                   floats(y, n * c * pixels, "to_channels_last"));
+    transpose_each(threads_, scratch_, n, c, pixels, Reals(x, n * c * pixels, "to_channels_last"),
+                   Reals(y, n * c * pixels, "to_channels_last"));
 }
 
 void CpuOps::sum_squares(View x, double* sum) {
     const std::int64_t n = x.count();
-    const float* from = floats(x, n, "sum_squares");
+    const Reals from(x, n, "sum_squares");
     const std::int64_t blocks = blocks_of(n, element_block);
     double* part = scratch_.reserve_of<double>(static_cast<std::size_t>(blocks));
     for_blocks(threads_, n, n, element_block, [=](std::int64_t block, std::int64_t begin, std::int64_t end) {
-        part[block] = square_sum(from + begin, 1.0F, end - begin);
+        float buffer[element_block];
+        part[block] = square_sum(from.load(begin, end - begin, buffer), 1.0F, end - begin);
     });
     for (std::int64_t block = 0; block < blocks; ++block) *sum += part[block];
 }
