@@ -107,20 +107,24 @@ void CpuOps::layernorm_forward(const LayerNorm& args) {
     const std::int64_t columns = args.gamma.count(), rows = rows_of(args);
     const float* gamma = floats(args.gamma, columns, "layernorm gamma");
     const float* beta = floats(args.beta, columns, "layernorm beta");
-    const float* x = floats(args.x, rows * columns, "layernorm");
-    float* y = floats(args.y, rows * columns, "layernorm");
+    const Reals x(args.x, rows * columns, "layernorm"), y(args.y, rows * columns, "layernorm");
     float* means = floats(args.mean, rows, "layernorm mean");
     float* inv_stds = floats(args.inv_std, rows, "layernorm inv_std");
     const auto eps = static_cast<double>(args.eps);
+    const std::int64_t widened = x.buffer_size(columns);
+    const ThreadBuffers buffers(lane_scratch_, threads_, widened + y.buffer_size(columns));
     for_blocks(threads_, rows * columns, rows, row_block(columns),
-               [=](std::int64_t, std::int64_t begin, std::int64_t end) {
+               [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+                   float* buffer = buffers.mine();
                    for (std::int64_t r = begin; r < end; ++r) {
+                       const float* from = x.load(r * columns, columns, buffer);
+                       float* to = y.place(r * columns, buffer + widened);
                        double mean = 0, variance = 0;
-                       row_moments(x + r * columns, columns, mean, variance);
+                       row_moments(from, columns, mean, variance);
                        means[r] = static_cast<float>(mean);
                        inv_stds[r] = static_cast<float>(1 / std::sqrt(variance + eps));
-                       normalize_row(x + r * columns, means[r], inv_stds[r], gamma, beta, y + r * columns,
-                                     columns);
+                       normalize_row(from, means[r], inv_stds[r], gamma, beta, to, columns);
+                       y.store(r * columns, columns, to);
                    }
                });
 }
@@ -129,21 +133,28 @@ void CpuOps::layernorm_backward(const LayerNorm& args, View dy, View dx, View d_
                                 bool accumulate) {
     const std::int64_t columns = args.gamma.count(), rows = rows_of(args), elements = rows * columns;
     const float* gamma = floats(args.gamma, columns, "layernorm gamma");
-    const float* x = floats(args.x, elements, "layernorm");
+    const Reals x(args.x, elements, "layernorm"), from(dy, elements, "layernorm backward"),
+        to(dx, elements, "layernorm backward");
     const float* mean = floats(args.mean, rows, "layernorm mean");
     const float* inv_std = floats(args.inv_std, rows, "layernorm inv_std");
-    const float* from = floats(dy, elements, "layernorm backward");
-    float* to = floats(dx, elements, "layernorm backward");
     if (columns == 0) return;
     const ColumnPlan plan(rows, columns);
     const std::int64_t rows_per_line = plan.lanes / columns;
+    const std::int64_t widened = x.buffer_size(columns);
+    const ThreadBuffers buffers(lane_scratch_, threads_,
+                                widened + std::max(from.buffer_size(columns), to.buffer_size(columns)));
     const double* sums =
         column_sums<2>(threads_, plan, scratch_, [&](std::int64_t begin, std::int64_t end, float* run) {
+            float* buffer = buffers.mine();
             for (std::int64_t r = begin / columns; r < end / columns; ++r) {
                 const std::int64_t at = r * columns, lane = r % rows_per_line * columns;
-                add_parameter_gradients(x + at, from + at, mean[r], inv_std[r], run + lane,
+                const float* inputs = x.load(at, columns, buffer);
+                const float* gradients = from.load(at, columns, buffer + widened);
+                float* results = to.place(at, buffer + widened);
+                add_parameter_gradients(inputs, gradients, mean[r], inv_std[r], run + lane,
                                         run + plan.lanes + lane, columns);
-                gradient_row(x + at, from + at, gamma, mean[r], inv_std[r], to + at, columns);
+                gradient_row(inputs, gradients, gamma, mean[r], inv_std[r], results, columns);
+                to.store(at, columns, results);
             }
         });
     store_sums(sums, floats(d_gamma, columns, "layernorm d_gamma"), columns, accumulate);

@@ -7,9 +7,13 @@
 #include "ops/cpu/lanes.hpp"
 #include "ops/cpu/math.hpp"
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
+
+/// Terms of a sum that are kept in float before they are added in double.
+constexpr std::int64_t terms_length = 512;
 
 /// What a block of samples adds to LossSums.
 struct Sums {
@@ -51,11 +55,10 @@ void shifted_exp(const float* x, float top, float* e, std::int64_t n) {
 
 /// Σ exp(x[i] - top), the terms kept in e where it is not null.
 double exp_sum(const float* x, float top, float* e, std::int64_t n) {
-    constexpr std::int64_t stretch = 512;
-    float kept[stretch];
+    float kept[terms_length];
     double sum = 0;
-    for (std::int64_t i = 0; i < n; i += stretch) {
-        const std::int64_t count = std::min(stretch, n - i);
+    for (std::int64_t i = 0; i < n; i += terms_length) {
+        const std::int64_t count = std::min(terms_length, n - i);
         float* terms = e == nullptr ? kept : e + i;
         shifted_exp(x + i, top, terms, count);
         sum += double_sum(terms, count);
@@ -103,11 +106,9 @@ void check_labels(const std::int32_t* labels, std::int64_t n, std::int64_t class
                              " is not in [0, " + std::to_string(classes) + ")");
 }
 
-/// Pieces of a regression loss over a stretch of elements. Values are kept, then summed in double.
-constexpr std::int64_t stretch_length = 512;
-
+/// Pieces of a regression loss.
 struct Terms {
-    float loss[stretch_length], correct[stretch_length];
+    float loss[terms_length], correct[terms_length];
 };
 
 void squared_error(const float* x, const float* t, float scale, float* d, Terms& terms, std::int64_t n) {
@@ -143,9 +144,8 @@ void regression(int threads, Scratch& scratch, const Regression& args, const cha
                 const Element& element) {
     const std::int64_t elements = args.prediction.count();
     const std::int64_t samples = args.prediction.shape.rank() > 0 ? args.prediction.shape[0] : 1;
-    const float* x = floats(args.prediction, elements, verb);
+    const Reals x(args.prediction, elements, verb), d = optional_reals(args.d_prediction, elements, verb);
     const float* t = floats(args.target, elements, verb);
-    float* d = optional_floats(args.d_prediction, elements, verb);
     if (elements == 0) return;
     const auto outputs = static_cast<double>(elements / samples);
     const auto scale = static_cast<float>(static_cast<double>(args.gradient_scale) / outputs);
@@ -154,10 +154,13 @@ void regression(int threads, Scratch& scratch, const Regression& args, const cha
     for_blocks(threads, elements, elements, element_block,
                [=](std::int64_t block, std::int64_t begin, std::int64_t end) {
                    Terms terms;
+                   float outputs_buffer[terms_length], gradient_buffer[terms_length];
                    Sums sums;
-                   for (std::int64_t at = begin; at < end; at += stretch_length) {
-                       const std::int64_t n = std::min(stretch_length, end - at);
-                       element(x + at, t + at, scale, d == nullptr ? nullptr : d + at, terms, n);
+                   for (std::int64_t at = begin; at < end; at += terms_length) {
+                       const std::int64_t n = std::min(terms_length, end - at);
+                       float* gradient = d ? d.place(at, gradient_buffer) : nullptr;
+                       element(x.load(at, n, outputs_buffer), t + at, scale, gradient, terms, n);
+                       if (d) d.store(at, n, gradient);
                        sums.loss += double_sum(terms.loss, n) / outputs;
                        sums.correct += double_sum(terms.correct, n) / outputs;
                    }
@@ -173,21 +176,27 @@ void CpuOps::cross_entropy(const CrossEntropy& args) {
     const std::int64_t rows = args.labels.count();
     if (rows == 0) return;
     const std::int64_t classes = args.logits.count() / rows;
-    const float* logits = floats(args.logits, rows * classes, "cross_entropy");
+    const Reals logits(args.logits, rows * classes, "cross_entropy"),
+        gradient = optional_reals(args.d_logits, rows * classes, "cross_entropy");
     const std::int32_t* labels = integers(args.labels, rows, "cross_entropy labels");
-    float* gradient = optional_floats(args.d_logits, rows * classes, "cross_entropy");
     check_labels(labels, rows, classes, args.ignore_index);
     const std::int64_t block = row_block(classes), blocks = blocks_of(rows, block);
     Sums* part = scratch_.reserve_of<Sums>(static_cast<std::size_t>(blocks));
+    const ThreadBuffers buffers(lane_scratch_, threads_,
+                                std::max(logits.buffer_size(classes), gradient.buffer_size(classes)));
     for_blocks(threads_, rows * classes, rows, block,
                [&](std::int64_t number, std::int64_t begin, std::int64_t end) {
+                   float* buffer = buffers.mine();
                    Sums sums;
                    for (std::int64_t r = begin; r < end; ++r) {
-                       float* d = gradient == nullptr ? nullptr : gradient + r * classes;
-                       if (labels[r] != args.ignore_index)
-                           cross_entropy_row(args, logits + r * classes, labels[r], d, classes, sums);
-                       else if (d != nullptr)
-                           std::fill_n(d, classes, 0.0F);
+                       const std::int64_t at = r * classes;
+                       if (labels[r] == args.ignore_index) {
+                           if (gradient) gradient.set_zero(at, classes);
+                           continue;
+                       }
+                       float* d = gradient ? gradient.place(at, buffer) : nullptr;
+                       cross_entropy_row(args, logits.load(at, classes, buffer), labels[r], d, classes, sums);
+                       if (gradient) gradient.store(at, classes, d);
                    }
                    part[number] = sums;
                });

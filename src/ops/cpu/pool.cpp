@@ -5,6 +5,7 @@
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/parallel.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -115,31 +116,40 @@ void average_backward(const Window& w, const float* dy, float* dx) {
 
 void CpuOps::pool_forward(Pool kind, const Window& window, View x, View y, View index) {
     const std::int64_t in = window.c * window.h * window.w, out = window.c * window.out_h() * window.out_w();
-    const float* from = floats(x, window.n * in, "pooling");
-    float* to = floats(y, window.n * out, "pooling");
+    const Reals from(x, window.n * in, "pooling"), to(y, window.n * out, "pooling");
     std::int32_t* winners =
         index && kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
+    const std::int64_t widened = from.buffer_size(in);
+    const ThreadBuffers buffers(scratch_, threads_, widened + to.buffer_size(out));
     for_blocks(threads_, window.n * in, window.n, 1, [&](std::int64_t i, std::int64_t, std::int64_t) {
+        float* buffer = buffers.mine();
+        const float* inputs = from.load(i * in, in, buffer);
+        float* results = to.place(i * out, buffer + widened);
         if (kind == Pool::max)
-            max_forward(window, from + i * in, to + i * out,
-                        winners == nullptr ? nullptr : winners + i * out);
+            max_forward(window, inputs, results, winners == nullptr ? nullptr : winners + i * out);
         else
-            average_forward(window, from + i * in, to + i * out);
+            average_forward(window, inputs, results);
+        to.store(i * out, out, results);
     });
 }
 
 void CpuOps::pool_backward(Pool kind, const Window& window, View dy, View index, View dx) {
     const std::int64_t in = window.c * window.h * window.w, out = window.c * window.out_h() * window.out_w();
-    const float* from = floats(dy, window.n * out, "pooling backward");
-    float* to = floats(dx, window.n * in, "pooling backward");
+    const Reals from(dy, window.n * out, "pooling backward"), to(dx, window.n * in, "pooling backward");
     const std::int32_t* winners =
         kind == Pool::max ? integers(index, window.n * out, "pooling index") : nullptr;
+    const std::int64_t widened = from.buffer_size(out);
+    const ThreadBuffers buffers(scratch_, threads_, widened + to.buffer_size(in));
     for_blocks(threads_, window.n * in, window.n, 1, [&](std::int64_t i, std::int64_t, std::int64_t) {
-        std::fill_n(to + i * in, in, 0.0F);
+        float* buffer = buffers.mine();
+        const float* gradients = from.load(i * out, out, buffer);
+        float* results = to.place(i * in, buffer + widened);
+        std::fill_n(results, in, 0.0F);
         if (kind == Pool::max)
-            max_backward(window, from + i * out, winners + i * out, to + i * in);
+            max_backward(window, gradients, winners + i * out, results);
         else
-            average_backward(window, from + i * out, to + i * in);
+            average_backward(window, gradients, results);
+        to.store(i * in, in, results);
     });
 }
 

@@ -8,6 +8,7 @@
 #include "ops/cpu/math.hpp"
 #include "ops/cpu/parallel.hpp"
 #include "ops/cpu/philox_lanes.hpp"
+#include "ops/cpu/reals.hpp"
 
 namespace trireme::cpu {
 namespace {
@@ -78,8 +79,7 @@ void normals(const RandomStream& stream, std::uint64_t first, float mean, float 
 
 void CpuOps::dropout(const RandomStream& stream, std::int64_t first, float p, View x, View y) {
     const std::int64_t n = y.count();
-    const float* from = floats(x, n, "dropout");
-    float* to = floats(y, n, "dropout");
+    const Reals from(x, n, "dropout"), to(y, n, "dropout");
     if (!(p >= 0 && p <= 1)) throw failure("cpu dropout: p = " + std::to_string(p) + " is not in [0, 1]");
     if (p == 0) return copy(x, y);
     if (p == 1) return fill(y, 0);
@@ -89,7 +89,10 @@ void CpuOps::dropout(const RandomStream& stream, std::int64_t first, float p, Vi
     for_blocks(threads_, n, n, element_block, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
         over_words(stream, first, begin, end,
                    [&](const std::uint32_t* words, std::int64_t at, std::int64_t count) {
-                       keep(words, threshold, scale, from + at, to + at, count);
+                       float buffer[batch];
+                       float* kept = to.place(at, buffer);
+                       keep(words, threshold, scale, from.load(at, count, buffer), kept, count);
+                       to.store(at, count, kept);
                    });
     });
 }
