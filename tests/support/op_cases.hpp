@@ -3,6 +3,7 @@
 // gradients and by whoever times the operations. Sizes are awkward on purpose: 1, primes, just below and
 // above vector lengths.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -72,6 +73,20 @@ inline std::vector<MatrixCase> logits_cases() {
 
 inline std::vector<std::int64_t> flat_cases() {
     return {0, 1, 3, 7, 13, 17, 64, 4095, 4097, 40001};
+}
+
+/// Types of the operands of a verb: each 16-bit type throughout, then mixtures in which any two operands
+/// differ somewhere.
+inline std::vector<std::array<DType, 4>> type_cases() {
+    using enum DType;
+    return {{bf16, bf16, bf16, bf16}, {f16, f16, f16, f16}, {f32, bf16, f16, bf16}, {bf16, f16, f32, f32},
+            {f16, f32, bf16, f16},    {f32, f32, f32, f16}, {bf16, bf16, bf16, f32}};
+}
+
+inline std::string text(const std::array<DType, 4>& types) {
+    std::string result;
+    for (const DType type : types) result += std::string(name_of(type)) + " ";
+    return result;
 }
 
 inline std::vector<Activation> activation_cases() {
