@@ -11,8 +11,8 @@ TEST_CASE("bench step takes a step apart and holds it against its limit", "[cli-
         INFO(ranks << " ranks\n" << result.out << result.err);
         REQUIRE(result.status == 0);
         for (const char* part :
-             {"step of mlp:8-6-3, 4 samples a lane, 2 lanes a rank", "products and convolutions", "optimizer",
-              "reduction", "ratio to the limit", "samples/s"})
+             {"step of mlp:8-6-3, fp32, 4 samples a lane, 2 lanes a rank", "products and convolutions",
+              "optimizer", "reduction", "ratio to the limit", "samples/s"})
             REQUIRE_THAT(result.out, contains(part));
         REQUIRE_THAT(result.out, contains(ranks == 2 ? "2 ranks x 1 thread" : "1 rank x 1 thread"));
     }

@@ -57,9 +57,10 @@ TEST_CASE("case 9: skipped steps move neither schedule nor optimizer", "[cli-pre
         const std::vector<double> lr = here.column("step", "lr");
         for (int k = 0; k < 7; ++k) REQUIRE(lr[static_cast<std::size_t>(k)] == lr[0]);
         REQUIRE(lr[9] < lr[6]);
-        REQUIRE_FALSE(here.events("step")[0].has("grad_norm"));  // null: there is none
-        REQUIRE(here.column("step", "grad_norm").size() == 4);
-        REQUIRE(here.column("step", "grad_norm")[0] == Approx(2).epsilon(1e-3));
+        const std::vector<Event> steps = here.events("step");
+        for (std::size_t k = 0; k < 6; ++k) REQUIRE_FALSE(steps[k].has("grad_norm"));  // null: there is none
+        for (std::size_t k = 6; k < 10; ++k)
+            REQUIRE(steps[k]["grad_norm"] == Approx(2 * std::pow(0.9, k - 6)).epsilon(1e-3));
     }
 }
 

@@ -14,7 +14,8 @@ using enum DType;
 
 namespace {
 
-/// `values` after arithmetic in float32 whose last operation is exact before it rounds.
+/// `values`, each the exact result of one operation on float32, as float32 arithmetic and one more rounding
+/// give them.
 Values float_rounded(DType type, const Values& values) {
     return rounded(type, rounded(f32, values));
 }
@@ -34,6 +35,13 @@ View part(View view, std::int64_t first, std::int64_t n) {
     return view;
 }
 
+/// body(first, count) for pieces of [0, n).
+template <class Body>
+void in_pieces(std::int64_t n, std::int64_t piece, const Body& body) {
+    for (std::int64_t at = 0; at < n; at += piece) body(at, std::min(piece, n - at));
+}
+
+/// Equal with the same sign of zero, or both NaN.
 bool same(double a, double b) {
     return a == b ? std::signbit(a) == std::signbit(b) : std::isnan(a) && std::isnan(b);
 }
@@ -46,19 +54,20 @@ TEST_CASE("every 16-bit pattern survives the way to float32 and back", "[unit][o
     const std::int64_t n = 65536;
     std::vector<std::uint16_t> bits(static_cast<std::size_t>(n));
     for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
-    const Guarded<std::uint16_t> from = patterns(*machine.device, bits),
-                                 back = patterns(*machine.device, bits);
+    const Guarded<std::uint16_t> from = patterns(*machine.device, bits);
     // As a whole through vector code, in sevens through the code for what is left over.
-    for (const std::int64_t piece : {n, std::int64_t{7}}) {
-        INFO(name_of(type) << " in pieces of " << piece);
+    std::vector<std::uint16_t> results[2];
+    for (const bool whole : {true, false}) {
+        INFO(name_of(type) << (whole ? " as a whole" : " in sevens"));
         const Tensor wide = machine.output({n});
-        for (std::int64_t at = 0; at < n; at += piece) {
-            const std::int64_t count = std::min(piece, n - at);
+        const Guarded<std::uint16_t> back =
+            patterns(*machine.device, std::vector<std::uint16_t>(bits.rbegin(), bits.rend()));
+        in_pieces(n, whole ? n : 7, [&](std::int64_t at, std::int64_t count) {
             machine.ops->copy(part(as_type(type, from), at, count), part(wide, at, count));
             machine.ops->copy(part(wide, at, count), part(as_type(type, back), at, count));
-        }
+        });
         const std::vector<float> values = wide.values();
-        const std::vector<std::uint16_t> returned = back.values();
+        const std::vector<std::uint16_t>& returned = results[whole ? 0 : 1] = back.values();
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < bits.size(); ++i) {
             const double want = value_of(type, bits[i]);
@@ -68,12 +77,13 @@ TEST_CASE("every 16-bit pattern survives the way to float32 and back", "[unit][o
         }
         REQUIRE(wrong == 0);
     }
+    REQUIRE((results[0] == results[1]));  // in parentheses, so that a failure does not print them all
 }
 
 TEST_CASE("narrowing rounds to nearest, ties to even", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     const DType type = GENERATE(bf16, f16);
-    // Every value, every tie between neighbours (the edge to infinity and denormals included), what lies next
+    // Every value, every tie between neighbours (denormals and the edge to infinity included), what lies next
     // to a tie on both sides, and any bits.
     Values values;
     for (std::uint32_t pattern = 0; pattern < 65536; ++pattern) {
@@ -91,21 +101,27 @@ TEST_CASE("narrowing rounds to nearest, ties to even", "[unit][ops]") {
         values.push_back(static_cast<double>(std::bit_cast<float>(stream.word(i))));
     const auto n = static_cast<std::int64_t>(values.size());
     const Tensor from = machine.tensor({n}, values);
-    const Guarded<std::uint16_t> to =
-        patterns(*machine.device, std::vector<std::uint16_t>(values.size(), 0x1234));
-    for (const std::int64_t piece : {n, std::int64_t{7}}) {
-        INFO(name_of(type) << " in pieces of " << piece);
-        for (std::int64_t at = 0; at < n; at += piece) {
-            const std::int64_t count = std::min(piece, n - at);
+    std::vector<std::uint16_t> results[2];
+    for (const bool whole : {true, false}) {
+        INFO(name_of(type) << (whole ? " as a whole" : " in sevens"));
+        const Guarded<std::uint16_t> to =
+            patterns(*machine.device, std::vector<std::uint16_t>(values.size(), 0x1234));
+        in_pieces(n, whole ? n : 7, [&](std::int64_t at, std::int64_t count) {
             machine.ops->copy(part(from, at, count), part(as_type(type, to), at, count));
-        }
-        const std::vector<std::uint16_t> got = to.values();
+        });
+        const std::vector<std::uint16_t>& got = results[whole ? 0 : 1] = to.values();
         for (std::size_t i = 0; i < values.size(); ++i) {
             if (same(value_of(type, got[i]), rounded(type, values[i]))) continue;
             INFO("of " << values[i]);
-            REQUIRE(value_of(type, got[i]) == rounded(type, values[i]));
+            INFO("gives " << value_of(type, got[i]) << ", not " << rounded(type, values[i]));
+            REQUIRE(same(value_of(type, got[i]), rounded(type, values[i])));
         }
     }
+    REQUIRE((results[0] == results[1]));
+}
+
+TEST_CASE("float16 overflows to infinity from halfway on", "[unit][ops]") {
+    const Machine machine(GENERATE(from_range(devices())));
     const Real edge = machine.real_output(f16, {4});
     machine.ops->copy(machine.tensor({4}, {65519.99, 65520, -65519.99, -65520}), edge);
     REQUIRE(edge.values() == Values{65504, INFINITY, -65504, -INFINITY});
@@ -114,38 +130,37 @@ TEST_CASE("narrowing rounds to nearest, ties to even", "[unit][ops]") {
 TEST_CASE("element-wise verbs round once, in any mixture of types", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     Ops& ops = *machine.ops;
-    for (const auto& types : type_cases())
-        for (const std::int64_t n : flat_cases()) {
-            INFO(text(types) << n);
-            const Values a = rounded(types[0], random_values(n, 1)),
-                         b = rounded(types[1], random_values(n, 2)),
-                         old = rounded(types[3], random_values(n, 3));
-            Values sum(a.size()), scaled(a.size());
-            for (std::size_t i = 0; i < a.size(); ++i) {
-                sum[i] = a[i] + b[i];
-                scaled[i] = old[i] + static_cast<double>(static_cast<float>(0.7F * static_cast<float>(a[i])));
-            }
-            const Real ta = machine.real(types[0], {n}, a), tb = machine.real(types[1], {n}, b);
-            const Real y = machine.real_output(types[3], {n}), z = machine.real(types[3], {n}, old);
-            ops.add(ta, tb, Activation::none, y);
-            REQUIRE(y.values() == float_rounded(types[3], sum));
-            ops.add_scaled(ta, 0.7F, z);
-            REQUIRE(z.values() == float_rounded(types[3], scaled));
-            ops.fill(y, 0.7F);
-            REQUIRE(y.values() == float_rounded(types[3], Values(a.size(), static_cast<double>(0.7F))));
-            ops.copy(ta, y);
-            REQUIRE(y.values() == rounded(types[3], a));
-            double squares = 0;
-            for (const double value : a) squares += value * value;
-            Cell total(*machine.device, 1.5);
-            ops.sum_squares(ta, total.get());
-            REQUIRE(total.value() == Approx(1.5 + squares).epsilon(1e-12));
-            ops.add(ta, tb, Activation::relu, ta);
-            REQUIRE(ta.values() == float_rounded(types[0], reference::activate(Activation::relu, sum)));
-            const Real again = machine.real(types[0], {n}, a);
-            ops.add(again, tb, Activation::none, tb);
-            REQUIRE(tb.values() == float_rounded(types[1], sum));
+    const auto types = GENERATE(from_range(type_cases()));
+    for (const std::int64_t n : flat_cases()) {
+        INFO(text(types) << n);
+        const Values a = rounded(types[0], random_values(n, 1)), b = rounded(types[1], random_values(n, 2)),
+                     old = rounded(types[3], random_values(n, 3));
+        Values sum(a.size()), scaled(a.size());
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            sum[i] = a[i] + b[i];
+            scaled[i] = old[i] + static_cast<double>(static_cast<float>(0.7F * static_cast<float>(a[i])));
         }
+        const Real ta = machine.real(types[0], {n}, a), tb = machine.real(types[1], {n}, b);
+        const Real y = machine.real_output(types[3], {n}), z = machine.real(types[3], {n}, old);
+        ops.add(ta, tb, Activation::none, y);
+        REQUIRE(y.values() == float_rounded(types[3], sum));
+        ops.add_scaled(ta, 0.7F, z);
+        REQUIRE(z.values() == float_rounded(types[3], scaled));
+        ops.fill(y, 0.7F);
+        REQUIRE(y.values() == float_rounded(types[3], Values(a.size(), static_cast<double>(0.7F))));
+        ops.copy(ta, y);
+        REQUIRE(y.values() == rounded(types[3], a));
+        double squares = 0;
+        for (const double value : a) squares += value * value;
+        Cell total(*machine.device, 1.5);
+        ops.sum_squares(ta, total.get());
+        REQUIRE(total.value() == Approx(1.5 + squares).epsilon(1e-12));
+        ops.add(ta, tb, Activation::relu, ta);
+        REQUIRE(ta.values() == float_rounded(types[0], reference::activate(Activation::relu, sum)));
+        const Real again = machine.real(types[0], {n}, a);
+        ops.add(again, tb, Activation::none, tb);
+        REQUIRE(tb.values() == float_rounded(types[1], sum));
+    }
 }
 
 TEST_CASE("sum_rows of 16-bit gradients", "[unit][ops]") {
@@ -165,66 +180,66 @@ TEST_CASE("sum_rows of 16-bit gradients", "[unit][ops]") {
 TEST_CASE("dropout on 16-bit types, in place too", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
     const RandomStream stream(42, Purpose::dropout, 3, 7);
-    for (const auto& types : type_cases())
-        for (const std::int64_t n : flat_cases())
-            for (const float p : {0.0F, 0.25F, 1.0F}) {
-                INFO(text(types) << n << " p " << p);
-                const Values x = rounded(types[0], random_values(n, 1, 0.5, 2));
-                const Real tx = machine.real(types[0], {n}, x), y = machine.real_output(types[3], {n});
-                const Values want = p == 1 ? Values(x.size(), 0.0) : reference::dropout(stream, 5, p, x);
-                machine.ops->dropout(stream, 5, 0, p, tx, y);
-                require_close(y, want, 1e-6, 1e-30);
-                machine.ops->dropout(stream, 5, 0, p, tx, tx);
-                require_close(tx, want, 1e-6, 1e-30);
-            }
+    const auto types = GENERATE(from_range(type_cases()));
+    for (const std::int64_t n : flat_cases())
+        for (const float p : {0.0F, 0.25F, 1.0F}) {
+            INFO(text(types) << n << " p " << p);
+            const Values x = rounded(types[0], random_values(n, 1, 0.5, 2));
+            const Real tx = machine.real(types[0], {n}, x), y = machine.real_output(types[3], {n});
+            const Values want = p == 1 ? Values(x.size(), 0.0) : reference::dropout(stream, 5, p, x);
+            machine.ops->dropout(stream, 5, 0, p, tx, y);
+            require_close(y, want, 1e-6, 1e-30);
+            machine.ops->dropout(stream, 5, 0, p, tx, tx);
+            require_close(tx, want, 1e-6, 1e-30);
+        }
 }
 
 TEST_CASE("layout changes keep and convert 16-bit elements", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
-    for (const auto& types : type_cases())
-        for (const Shape& shape : {Shape{2, 3, 5, 7}, Shape{1, 1, 4, 4}, Shape{3, 17, 1, 1},
-                                   Shape{2, 33, 6, 9}, Shape{0, 3, 2, 2}}) {
-            INFO(text(types) << shape.text());
-            const Values x = rounded(types[0], random_values(shape.count(), 1));
-            const std::int64_t channels = shape[1], pixels = shape[2] * shape[3];
-            Values want(x.size());
-            for (std::size_t i = 0; i < x.size(); ++i) {
-                const auto at = static_cast<std::int64_t>(i);
-                const std::int64_t c = at % channels, p = at / channels % pixels, n = at / channels / pixels;
-                want[static_cast<std::size_t>((n * channels + c) * pixels + p)] = x[i];
-            }
-            const Real tx = machine.real(types[0], shape, x), first = machine.real_output(types[1], shape),
-                       last = machine.real_output(types[3], shape);
-            machine.ops->to_channels_first(tx, first);
-            REQUIRE(first.values() == rounded(types[1], want));
-            machine.ops->to_channels_last(first, last);
-            REQUIRE(last.values() == rounded(types[3], rounded(types[1], x)));
+    const auto types = GENERATE(from_range(type_cases()));
+    for (const Shape& shape :
+         {Shape{2, 3, 5, 7}, Shape{1, 1, 4, 4}, Shape{3, 17, 1, 1}, Shape{2, 33, 6, 9}, Shape{0, 3, 2, 2}}) {
+        INFO(text(types) << shape.text());
+        const Values x = rounded(types[0], random_values(shape.count(), 1));
+        const std::int64_t channels = shape[1], pixels = shape[2] * shape[3];
+        Values want(x.size());
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const std::int64_t c = at % channels, p = at / channels % pixels, n = at / channels / pixels;
+            want[static_cast<std::size_t>((n * channels + c) * pixels + p)] = x[i];
         }
+        const Real tx = machine.real(types[0], shape, x), first = machine.real_output(types[1], shape),
+                   last = machine.real_output(types[3], shape);
+        machine.ops->to_channels_first(tx, first);
+        REQUIRE(first.values() == rounded(types[1], want));
+        machine.ops->to_channels_last(first, last);
+        REQUIRE(last.values() == rounded(types[3], rounded(types[1], x)));
+    }
 }
 
 TEST_CASE("pooling of 16-bit images", "[unit][ops]") {
     const Machine machine(GENERATE(from_range(devices())));
-    for (const auto& types : type_cases())
-        for (const auto& [name, window] : pool_cases())
-            for (const Pool kind : {Pool::max, Pool::average}) {
-                INFO(text(types) << name << (kind == Pool::max ? ", max" : ", average"));
-                const Shape in = input_shape(window), out = output_shape(window);
-                const Values x = rounded(types[0], random_values(in.count(), 1));
-                const Values dy = rounded(types[2], random_values(out.count(), 2));
-                const reference::Pooled want = reference::pool(kind, window, x);
-                const Real tx = machine.real(types[0], in, x), y = machine.real_output(types[1], out);
-                const Real tdy = machine.real(types[2], out, dy), dx = machine.real_output(types[3], in);
-                const Indices index = machine.indices(out, std::vector<std::int32_t>(want.y.size(), -7));
-                const View winners = kind == Pool::max ? index.view() : View{};
-                machine.ops->pool_forward(kind, window, tx, y, winners);
-                if (kind == Pool::max) {
-                    REQUIRE(y.values() == rounded(types[1], want.y));
-                    REQUIRE(index.values() == want.index);
-                }
-                require_close(y, want.y, 1e-6, 1e-6);
-                machine.ops->pool_backward(kind, window, tdy, winners, dx);
-                require_close(dx, reference::pool_backward(kind, window, dy, want.index), 1e-5, 1e-6);
+    const auto types = GENERATE(from_range(type_cases()));
+    for (const auto& [name, window] : pool_cases())
+        for (const Pool kind : {Pool::max, Pool::average}) {
+            INFO(text(types) << name << (kind == Pool::max ? ", max" : ", average"));
+            const Shape in = input_shape(window), out = output_shape(window);
+            const Values x = rounded(types[0], random_values(in.count(), 1));
+            const Values dy = rounded(types[2], random_values(out.count(), 2));
+            const reference::Pooled want = reference::pool(kind, window, x);
+            const Real tx = machine.real(types[0], in, x), y = machine.real_output(types[1], out);
+            const Real tdy = machine.real(types[2], out, dy), dx = machine.real_output(types[3], in);
+            const Indices index = machine.indices(out, std::vector<std::int32_t>(want.y.size(), -7));
+            const View winners = kind == Pool::max ? index.view() : View{};
+            machine.ops->pool_forward(kind, window, tx, y, winners);
+            if (kind == Pool::max) {
+                REQUIRE(y.values() == rounded(types[1], want.y));
+                REQUIRE(index.values() == want.index);
             }
+            require_close(y, want.y, 1e-6, 1e-6);
+            machine.ops->pool_backward(kind, window, tdy, winners, dx);
+            require_close(dx, reference::pool_backward(kind, window, dy, want.index), 1e-5, 1e-6);
+        }
 }
 
 TEST_CASE("sums of 16-bit pooling do not round on the way", "[unit][ops]") {
@@ -313,13 +328,19 @@ TEST_CASE("results on 16-bit types do not depend on the thread count", "[unit][o
     const std::string kind = GENERATE(from_range(devices()));
     const auto results = [&kind](int threads) {
         Verbs verbs(kind, threads);
-        verbs.run();
-        return verbs.results();
+        Values all;
+        for (int repeat = 0; repeat < 5; ++repeat) {
+            verbs.run();
+            const Values values = verbs.results();
+            all.insert(all.end(), values.begin(), values.end());
+        }
+        return all;
     };
     const Values one = results(1);
-    REQUIRE(results(1) == one);
-    REQUIRE(results(2) == one);
-    REQUIRE(results(3) == one);
+    // In parentheses, so that a failure does not print millions of values.
+    REQUIRE((results(1) == one));
+    REQUIRE((results(2) == one));
+    REQUIRE((results(3) == one));
 }
 
 TEST_CASE("verbs on 16-bit types allocate at first use only", "[unit][ops]") {

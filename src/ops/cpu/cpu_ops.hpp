@@ -154,7 +154,7 @@ private:
     std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
     Scratch plan_scratch_;  ///< for the library's primitives
     Scratch scratch_;       ///< for partial sums of our own loops; holds nothing between verbs
-    Scratch lane_scratch_;  ///< for per-channel factors, needed beside the former
+    Scratch lane_scratch_;  ///< for what is needed beside the former: per-channel factors, buffers of threads
     Scratch wide_scratch_;  ///< for 16-bit tensors as float32, beside a plan's scratch
 };
 
