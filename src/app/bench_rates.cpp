@@ -1,6 +1,7 @@
 #include "app/bench_rates.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "trireme/base/clock.hpp"
@@ -76,6 +77,30 @@ Product::Product(Runtime& runtime, Ops& ops, const Work::Conv& conv, DType compu
         action_ = [=, &ops] { ops.conv_backward_data(window, y, kernel, x); };
     else
         action_ = [=, &ops] { ops.conv_backward_weights(window, x, y, kernel, false); };
+}
+
+Product::Product(Runtime& runtime, Ops& ops, const Work::AttentionPass& pass, DType compute) {
+    Attention args = pass.shape;
+    const Shape q{args.n, args.t, args.heads, args.d}, kv{args.n, args.t, args.kv_heads, args.d};
+    const Shape log_sums{args.n, args.heads, args.t};
+    const auto tensor = [&](Buffer& buffer, const Shape& shape) {
+        buffer = random_reals(runtime, ops, compute, shape.count());
+        return View{buffer.data(), compute, shape};
+    };
+    args.scale = 1 / std::sqrt(static_cast<float>(args.d));
+    args.q = tensor(a_, q);
+    args.k = tensor(b_, kv);
+    args.v = tensor(c_, kv);
+    args.y = tensor(d_, q);
+    sums_ = elements_of(runtime.device, DType::f32, log_sums.count());
+    args.log_sums = view_of(sums_.as<float>(), log_sums);
+    if (!pass.backward) {
+        action_ = [args, &ops] { ops.attention_forward(args); };
+        return;
+    }
+    ops.attention_forward(args);
+    const View dy = tensor(e_, q), dq = tensor(f_, q), dk = tensor(g_, kv), dv = tensor(h_, kv);
+    action_ = [=, &ops] { ops.attention_backward(args, dy, dq, dk, dv); };
 }
 
 double flops_of(const Work::Gemm& gemm) {

@@ -18,10 +18,11 @@ class Product {
 public:
     Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm, DType compute);
     Product(Runtime& runtime, Ops& ops, const Work::Conv& conv, DType compute);
+    Product(Runtime& runtime, Ops& ops, const Work::AttentionPass& pass, DType compute);
     void run() const { action_(); }
 
 private:
-    Buffer a_, b_, c_;
+    Buffer a_, b_, c_, d_, e_, f_, g_, h_, sums_;
     std::function<void()> action_;
 };
 

@@ -24,11 +24,16 @@ public:
     Batches(Runtime& runtime, Ops& ops, const BenchModel& model, const StepBench& bench, Range my_lanes,
             std::int64_t all_lanes)
         : x_(runtime.device,
-             static_cast<std::size_t>(my_lanes.size() * bench.samples * model.sample.count()) * 4),
-          labels_(static_cast<std::size_t>(my_lanes.size() * bench.samples)) {
+             static_cast<std::size_t>(my_lanes.size() * bench.samples * model.sample.count()) * 4) {
+        const Shape target = model.tokens ? model.sample : Shape{};
+        labels_.resize(static_cast<std::size_t>(my_lanes.size() * bench.samples * target.count()));
         const std::int64_t per_lane = bench.samples * model.sample.count();
-        ops.fill_uniform(RandomStream(1, Purpose::init, 1), 0, 0, 1,
-                         view_of(x_.as<float>(), Shape{my_lanes.size() * per_lane}));
+        if (model.tokens)
+            for (std::int64_t i = 0; i < my_lanes.size() * per_lane; ++i)
+                x_.as<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % model.classes);
+        else
+            ops.fill_uniform(RandomStream(1, Purpose::init, 1), 0, 0, 1,
+                             view_of(x_.as<float>(), Shape{my_lanes.size() * per_lane}));
         for (std::size_t i = 0; i < labels_.size(); ++i)
             labels_[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % model.classes);
         for (std::int64_t lane = my_lanes.begin; lane < my_lanes.end; ++lane) {
@@ -38,8 +43,10 @@ public:
             batch.positions = {lane * bench.samples, (lane + 1) * bench.samples};
             batch.first_in_batch = batch.positions.begin;
             batch.batch_samples = all_lanes * bench.samples;
-            batch.x = view_of(x_.as<float>() + i * per_lane, model.sample.batched(bench.samples));
-            batch.y = view_of(labels_.data() + i * bench.samples, Shape{bench.samples});
+            batch.x = {x_.as<float>() + i * per_lane, model.tokens ? DType::i32 : DType::f32,
+                       model.sample.batched(bench.samples)};
+            const Shape targets = target.batched(bench.samples);
+            batch.y = view_of(labels_.data() + i * targets.count(), targets);
             lanes_.push_back(batch);
         }
     }
@@ -160,6 +167,8 @@ Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench&
         limit.products += lanes * product_seconds(runtime, ops, gemm, work.compute);
     for (const Work::Conv& conv : work.convs)
         limit.products += lanes * product_seconds(runtime, ops, conv, work.compute);
+    for (const Work::AttentionPass& pass : work.attentions)
+        limit.products += lanes * product_seconds(runtime, ops, pass, work.compute);
     limit.others = lanes * work.bytes / copy;
     limit.updates = update_bytes * static_cast<double>(model.table().weight_count()) / copy;
     if (runtime.mesh.world().size() > 1)
@@ -170,7 +179,7 @@ Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench&
 
 }  // namespace
 
-BenchModel bench_model(const StepBench& bench) {
+BenchModel bench_model(const StepBench& bench, const Config& config) {
     BenchModel model;
     if (bench.model.starts_with("mlp:")) {
         PresetOptions options;
@@ -184,6 +193,13 @@ BenchModel bench_model(const StepBench& bench) {
         model.classes = sizes.back();
         options.widths.assign(sizes.begin() + 1, sizes.end() - 1);
         model.layers = preset_layers("mlp", model.sample, options);
+    } else if (bench.model == "gpt") {
+        Config described = config;
+        described.model.arch = "gpt";
+        model.sample = {config.model.context};
+        model.classes = config.model.vocab > 0 ? config.model.vocab : 256;
+        model.layers = model_description(described, model.sample).layers;
+        model.tokens = true;
     } else {
         model.sample = bench.input;
         model.classes = bench.classes;
@@ -194,7 +210,7 @@ BenchModel bench_model(const StepBench& bench) {
 
 void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) {
     Communicator& world = runtime.mesh.world();
-    const BenchModel shape = bench_model(bench);
+    const BenchModel shape = bench_model(bench, config);
     const std::int64_t all_lanes = bench.lanes * world.size(), batch = all_lanes * bench.samples;
     const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
     const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,

@@ -19,7 +19,7 @@ void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
                                            {.model = "mlp:1024-4096-4096-1000", .samples = 128},
                                            {.model = "cnn"}};
     for (const StepBench& bench : models) {
-        const BenchModel shape = bench_model(bench);
+        const BenchModel shape = bench_model(bench, {});
         const Model model(ModelDescription{shape.layers, "", "zeros"}, {}, shape.sample, shape.classes,
                           {.max_samples = bench.samples});
         const Work work = model.work(bench.samples);
@@ -126,7 +126,8 @@ Command bench_command() {
             "holds the time against its roofline: each product and convolution alone, what the optimizer and "
             "the "
             "other layers move at the rate of a copy, and the gradients at the rate of an all-reduce.",
-        .options = {{"model", "MODEL", "step: mlp:784-512-512-10, cnn or resnet18."},
+        .options = {{"model", "MODEL",
+                     "step: mlp:784-512-512-10, cnn, resnet18, or gpt (with the keys of [model])."},
                     {"input", "C,H,W", "step: extents of an image for cnn and resnet18. Default: 1,28,28."},
                     {"classes", "N", "step: classes for cnn and resnet18. Default: 10."},
                     {"samples", "N", "step: samples in each lane. Default: 32."},

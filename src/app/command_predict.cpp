@@ -27,7 +27,8 @@ Command predict_command() {
         .summary = "model outputs for a data set, as HDF5, in the order of the input",
         .help =
             "Writes /output [n, outputs] and, for classification, /prediction [n], in the order of the "
-            "input. A run directory, or the configuration file of a run, stands for its best checkpoint, or "
+            "input (for tokens [n, context, outputs] and [n, context]). A run directory, or the "
+            "configuration file of a run, stands for its best checkpoint, or "
             "the newest one where there is no best.",
         .options = {data_option(), {"output", "FILE.h5", "The file to write."}},
         .least_arguments = 1,

@@ -102,15 +102,20 @@ std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const st
     Communicator& world = runtime.mesh.world();
     agreed_by_one(world, [&] { refuse_precious_output(output, checkpoint, data); });
     SavedModel saved(runtime, config, checkpoint, data, false);
-    const std::int64_t rows = saved.set.rows(), width = saved.meta.outputs;
+    const std::int64_t rows = saved.set.rows(), width = saved.model->outputs();
+    const Shape outputs_of_all =
+        saved.model->output().batched(rows);  // [n, outputs], or [n, context, outputs]
+    Shape predictions_of_all{rows};
+    for (int axis = 1; axis + 1 < outputs_of_all.rank(); ++axis)
+        predictions_of_all.push_back(outputs_of_all[axis]);
     const bool classes = saved.model->loss().kind == LossKind::cross_entropy;
     const std::string temporary = output + ".tmp";
     agreed_by_one(world, [&] {
         const std::filesystem::path folder = std::filesystem::path(output).parent_path();
         if (!folder.empty()) std::filesystem::create_directories(folder);
         io::File file(temporary, io::Access::create);
-        file.create("/output", DType::f32, {rows, width});
-        if (classes) file.create("/prediction", DType::i32, {rows});
+        file.create("/output", DType::f32, outputs_of_all);
+        if (classes) file.create("/prediction", DType::i32, predictions_of_all);
         file.close();
     });
     {
@@ -125,7 +130,8 @@ std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const st
                 if (batch.samples() == 0) continue;
                 LaneContext lane = saved.runner->context(0, batch);
                 lane.training = false;
-                const View out = saved.model->forward(lane, batch.x);  // [n, width]
+                const View out =
+                    saved.model->forward(lane, batch.x);  // [n, outputs], or [n, context, outputs]
                 outputs.write_rows(batch.positions, DType::f32, out.data);
                 if (!classes) continue;
                 best.clear();

@@ -180,6 +180,11 @@ void Trainer::say_what_starts() {
              count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
              count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction, " +
              config_.train.precision + " on " + runtime_.device.name());
+    if (runtime_.mesh.tensor().size() > 1)
+        log.info("mesh: data " + std::to_string(runtime_.mesh.data().size()) + " x pipeline " +
+                 std::to_string(runtime_.mesh.pipeline().size()) + " x tensor " +
+                 std::to_string(runtime_.mesh.tensor().size()) +
+                 ", ranks of a tensor group next to each other");
     if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
         log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
                                                      .weight_decay = config_.optim.weight_decay,

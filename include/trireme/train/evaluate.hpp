@@ -22,8 +22,8 @@ struct EvalResult {
 EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                const std::string& data);
 
-/// Writes /output [n, outputs] f32 and, for classification, /prediction [n] i32, in the order of the input.
-/// Returns the number of rows. Collective.
+/// Writes /output [n, outputs] f32 and, for classification, /prediction [n] i32, in the order of the input;
+/// for windows of tokens [n, context, outputs] and [n, context]. Returns the number of rows. Collective.
 std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                 const std::string& data, const std::string& output);
 
