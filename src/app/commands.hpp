@@ -35,6 +35,7 @@ Command import_command();
 Command train_command();
 Command eval_command();
 Command predict_command();
+Command generate_command();
 Command info_command();
 Command doctor_command();
 Command bench_command();

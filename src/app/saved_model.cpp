@@ -42,17 +42,24 @@ std::string find_checkpoint(Runtime& runtime, const std::string& argument) {
     return *newest;
 }
 
-SavedModel find_saved_model(Runtime& runtime, const CommandLine& line, const Config& given) {
-    SavedModel model;
-    model.checkpoint = find_checkpoint(runtime, line.arguments.front());
-    const CheckpointMeta meta = read_checkpoint_meta(runtime.session.world(), model.checkpoint);
+Config saved_config(Runtime& runtime, const CommandLine& line, const Config& given,
+                    const std::string& checkpoint) {
+    const CheckpointMeta meta = read_checkpoint_meta(runtime.session.world(), checkpoint);
+    Config config;
     try {
-        model.config = config_from_text(meta.config, model.checkpoint + ":/config");
+        config = config_from_text(meta.config, checkpoint + ":/config");
     } catch (const Error& error) {
         throw Error(Status::bad_data, error.what(), Scope::all_ranks);
     }
-    apply_settings(model.config, line.settings);
-    model.config.run = given.run;  // where and how this command runs, not how that run did
+    apply_settings(config, line.settings);
+    config.run = given.run;  // where and how this command runs, not how that run did
+    return config;
+}
+
+SavedModel find_saved_model(Runtime& runtime, const CommandLine& line, const Config& given) {
+    SavedModel model;
+    model.checkpoint = find_checkpoint(runtime, line.arguments.front());
+    model.config = saved_config(runtime, line, given, model.checkpoint);
 
     const auto& data = model.config.data;
     model.data = line.option("data", data.test.empty() ? data.valid : data.test);

@@ -18,6 +18,11 @@ struct SavedModel {
 /// @throws Error (bad_data, all ranks) naming the directory when it has none.
 std::string find_checkpoint(Runtime& runtime, const std::string& argument);
 
+/// The configuration saved with a checkpoint, changed by the command line. Collective.
+/// @throws Error (bad_data, all ranks) for the checkpoint.
+Config saved_config(Runtime& runtime, const CommandLine& line, const Config& given,
+                    const std::string& checkpoint);
+
 /// Collective. @throws Error (all ranks): bad_data for the checkpoint, bad_usage when there is no data set to
 /// take.
 SavedModel find_saved_model(Runtime& runtime, const CommandLine& line, const Config& given);

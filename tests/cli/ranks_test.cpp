@@ -58,7 +58,12 @@ Keys only(const Checkpoint& checkpoint, const std::string& part) {
 
 TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is cut", "[cli-ranks]") {
     const TempDir folder;
-    const Model plain = {"mlp", Shape{6}, {{"model.width", "16"}}};
+    const std::string precision = GENERATE("fp32", "bf16", "fp16");
+    const Model plain = {
+        "mlp", Shape{6}, {{"model.width", "16"}, {"train.precision", precision}, {"scaler.init", "256"}}};
+    // In 16 bits each cut of the batch rounds its activations' gradients alike, but weights then drift apart
+    // by bits.
+    const double tolerance = precision == "fp32" ? 1e-5 : precision == "fp16" ? 2e-3 : 2e-2;
     const auto norms = [&](int ranks, const std::string& lanes) {
         const Run run = run_of(folder, plain, {{"train.lanes", lanes}})
                             .at(folder / (std::to_string(ranks) + "x" + lanes));
@@ -69,8 +74,8 @@ TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is c
     REQUIRE(whole.size() == 7);
     for (std::size_t i = 0; i < whole.size(); ++i) {
         REQUIRE(whole[i] > 0.01);
-        REQUIRE(one_rank[i] == Approx(whole[i]).epsilon(i == 0 ? 1e-6 : 1e-5));
-        REQUIRE(two_ranks[i] == Approx(whole[i]).epsilon(i == 0 ? 1e-6 : 1e-5));
+        REQUIRE(one_rank[i] == Approx(whole[i]).epsilon(i == 0 ? 1e-6 : tolerance));
+        REQUIRE(two_ranks[i] == Approx(whole[i]).epsilon(i == 0 ? 1e-6 : tolerance));
     }
 }
 

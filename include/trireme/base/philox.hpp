@@ -8,7 +8,14 @@
 namespace trireme {
 
 /// What random numbers are drawn for; part of every key, so that no two uses share a stream.
-enum class Purpose : std::uint32_t { shuffle = 1, init = 2, dropout = 3, augment = 4, split = 5 };
+enum class Purpose : std::uint32_t {
+    shuffle = 1,
+    init = 2,
+    dropout = 3,
+    augment = 4,
+    split = 5,
+    generate = 6
+};
 
 struct PhiloxKey {
     std::uint32_t lo = 0, hi = 0;
