@@ -28,9 +28,9 @@ TEST_CASE("a model that has learned a line by heart says it, on any number of ra
                                    {"model.layers", "1"},
                                    {"model.d_model", "32"},
                                    {"model.heads", "2"},
-                                   {"model.context", "12"},
+                                   {"model.context", "10"},
                                    {"train.batch", "8"},
-                                   {"train.max_steps", "80"},
+                                   {"train.max_steps", "120"},
                                    {"optim.lr", "0.01"},
                                    {"run.threads", "1"}});
     run.expect(0, 0);
