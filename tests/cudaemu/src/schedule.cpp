@@ -36,9 +36,22 @@ void reach(Mark& mark) {
     san::release(&mark);
 }
 
+// The device whose memory stays open from one operation to the next, since opening takes time that grows with
+// the memory: until the program goes on, or other threads may.
+std::optional<Access> held;
+int held_device = -1;
+
+void hold(int device) {
+    if (held && held_device == device) return;
+    held.reset();
+    held.emplace(device);
+    held_device = device;
+}
+
 // Runs the first operation of a stream.
 Progress step(cudaStream_t s) {
     const san::Aside aside;
+    hold(s->device);
     Op op = std::move(s->queue.front());  // freed by the host, so that freeing orders no streams
     Progress progress = Progress::done;
     s->busy = true;
@@ -129,14 +142,22 @@ void drive(const std::function<bool()>& done, cudaStream_t toward, const char* w
         if (moved) {
             patience.moved();
         } else {
+            let_go();
             patience.idle();
         }
     }
+    let_go();
 }
 
 bool poke(cudaStream_t toward) {
     const cudaStream_t s = choose(toward);
-    return s != nullptr && step(s) != Progress::waiting;
+    const bool moved = s != nullptr && step(s) != Progress::waiting;
+    let_go();
+    return moved;
+}
+
+void let_go() {
+    held.reset();
 }
 
 void work_a_little() {
@@ -144,6 +165,7 @@ void work_a_little() {
     const san::Aside aside;
     mail::collect();
     step_others(nullptr);
+    let_go();
 }
 
 void drain(cudaStream_t s) {
@@ -170,6 +192,7 @@ void run_if_eager(cudaStream_t stream) {
     if (options().streams != Streams::eager) return;
     while (!stream->queue.empty() && (runnable(stream) ? step(stream) != Progress::waiting : poke(stream))) {
     }
+    let_go();
 }
 
 Work work(NodeKind kind, int device, std::function<std::string()> describe, std::function<void()> run) {

@@ -54,8 +54,9 @@ void run_if_eager(cudaStream_t);
 // Runs queued work until something holds, as much or as little of it as the options say. Takes the work of
 // other streams first, if need be, and lets other threads in while nothing moves.
 void drive(const std::function<bool()>& done, cudaStream_t toward, const char* why);
-void work_a_little();  // one step of each stream that has one to take
-bool poke(cudaStream_t toward);
+void work_a_little();            // one step of each stream that has one to take
+bool poke(cudaStream_t toward);  // one step, toward it if the options say so
+void let_go();                   // closes the memory that is open for the next operation
 
 void bury(cudaStream_t);  // when it has nothing left to do
 

@@ -14,6 +14,7 @@ namespace {
 // to call the runtime.
 Progress call_host(cudaHostFn_t f, void* data) {
     in_host_function() = true;
+    let_go();
     {
         const Unlocked open;
         san::watch();
