@@ -41,7 +41,6 @@ public:
             spec_.refuse("parallel.tensor=" + std::to_string(group.size()) + " is more than its " +
                          std::to_string(kv_heads_) + " key heads");
         const int tick = plan.workspace.next_tick();
-        tick_ = tick;
         const Range kv = group.part(kv_heads_);
         const std::int64_t share = heads_ / kv_heads_;
         kv_here_ = kv.size();
@@ -242,7 +241,6 @@ private:
     std::int64_t heads_here_ = 0, kv_here_ = 0;  // of this rank
     bool causal_ = true, rope_ = false;
     float base_ = 10000;
-    int tick_ = 0;
     Projection q_, k_, v_;
     ParameterId out_weight_ = -1, out_bias_ = -1;       // [width, width], [width] or absent
     TensorId y_q_ = -1, y_k_ = -1, y_v_ = -1, y_ = -1;  // [N, T, heads, d]

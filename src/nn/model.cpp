@@ -84,7 +84,7 @@ void Model::plan_ends(ModelPlan& plan) {
     const std::int64_t rows = output_.count() / outputs(), here = rows * classes_.size();
     output_tensor_ = workspace_.add(here, 0, DType::f32, forward_at(0), backward_at(0));
     d_output_tensor_ = workspace_.add(here, 0, compute_, forward_at(tick), backward_at(0));
-    const bool tokens = table_.count() > 0 && plan.embeddings.size() > 0;
+    const bool tokens = !plan.embeddings.empty();
     if (compute_ != DType::f32 && !tokens)
         input_tensor_ = workspace_.add(input_.count(), 0, compute_, forward_at(0), backward_at(0));
     if (!plan.split_output) return;

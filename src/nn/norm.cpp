@@ -18,11 +18,6 @@ Parameter replica(const ModelPlan& plan, const std::string& name, std::int64_t f
     return {.name = name, .shape = {features}, .init = {.value = value}, .counted = plan.group.rank() == 0};
 }
 
-/// [N, C] or channels-last images, as [rows, C].
-View as_rows(View x, std::int64_t channels) {
-    return {x.data, x.dtype, {x.count() / channels, channels}};
-}
-
 class BatchNormLayer final : public Layer {
 public:
     explicit BatchNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps", "momentum"}); }
@@ -69,9 +64,9 @@ public:
     }
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
-        lane.ops->batchnorm_backward(arguments(lane, x, y), as_rows(dy, channels_),
-                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_),
-                                     lane.gradient(gamma_), lane.gradient(beta_), lane.accumulate);
+        lane.ops->batchnorm_backward(arguments(lane, x, y), rows(dy, channels_),
+                                     dx ? rows(dx, channels_) : rows(dy, channels_), lane.gradient(gamma_),
+                                     lane.gradient(beta_), lane.accumulate);
         lane.gradients_done(gamma_);
     }
 
@@ -88,8 +83,8 @@ public:
 
 private:
     BatchNorm arguments(const LaneContext& lane, View x, View y) const {
-        return {.x = as_rows(x, channels_),
-                .y = as_rows(y, channels_),
+        return {.x = rows(x, channels_),
+                .y = rows(y, channels_),
                 .gamma = lane.weight(gamma_),
                 .beta = lane.weight(beta_),
                 .eps = eps_,
@@ -129,9 +124,9 @@ public:
     }
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
-        lane.ops->layernorm_backward(arguments(lane, x, y), as_rows(dy, channels_),
-                                     dx ? as_rows(dx, channels_) : as_rows(dy, channels_),
-                                     lane.gradient(gamma_), lane.gradient(beta_), lane.accumulate);
+        lane.ops->layernorm_backward(arguments(lane, x, y), rows(dy, channels_),
+                                     dx ? rows(dx, channels_) : rows(dy, channels_), lane.gradient(gamma_),
+                                     lane.gradient(beta_), lane.accumulate);
         lane.gradients_done(gamma_);
     }
 
@@ -141,14 +136,14 @@ public:
 
 private:
     LayerNorm arguments(const LaneContext& lane, View x, View y) const {
-        const Shape rows{lane.samples * rows_};
-        return {.x = as_rows(x, channels_),
-                .y = as_rows(y, channels_),
+        const Shape all_rows{lane.samples * rows_};
+        return {.x = rows(x, channels_),
+                .y = rows(y, channels_),
                 .gamma = lane.weight(gamma_),
                 .beta = lane.weight(beta_),
                 .eps = eps_,
-                .mean = lane.tensor(mean_, rows),
-                .inv_std = lane.tensor(inv_std_, rows)};
+                .mean = lane.tensor(mean_, all_rows),
+                .inv_std = lane.tensor(inv_std_, all_rows)};
     }
 
     LayerSpec spec_;
@@ -177,9 +172,9 @@ public:
         lane.ops->rmsnorm_forward(arguments(lane, x, y));
     }
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
-        lane.ops->rmsnorm_backward(arguments(lane, x, y), as_rows(dy, features_),
-                                   dx ? as_rows(dx, features_) : as_rows(dy, features_),
-                                   lane.gradient(gamma_), lane.accumulate);
+        lane.ops->rmsnorm_backward(arguments(lane, x, y), rows(dy, features_),
+                                   dx ? rows(dx, features_) : rows(dy, features_), lane.gradient(gamma_),
+                                   lane.accumulate);
         lane.gradients_done(gamma_);
     }
     void add_work(Work& work, std::int64_t samples, bool) const override {
@@ -188,8 +183,8 @@ public:
 
 private:
     RmsNorm arguments(const LaneContext& lane, View x, View y) const {
-        return {.x = as_rows(x, features_),
-                .y = as_rows(y, features_),
+        return {.x = rows(x, features_),
+                .y = rows(y, features_),
                 .gamma = lane.weight(gamma_),
                 .eps = eps_,
                 .inv_rms = lane.tensor(inv_rms_, {lane.samples * rows_})};

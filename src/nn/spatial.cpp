@@ -55,16 +55,23 @@ private:
     TensorId index_ = -1;  // [N, C, H', W'] i32, max pooling
 };
 
-/// [C, H, W] to [C, 1, 1]: average pooling over the whole image.
+/// [C, H, W] to [C, 1, 1], or [T, C] to [C]: the average over a whole image or sequence.
 class GlobalAveragePool final : public Layer {
 public:
-    explicit GlobalAveragePool(const LayerSpec& spec) : spec_(spec) { spec.allow({}); }
+    GlobalAveragePool(const LayerSpec& spec, bool sequence) : spec_(spec), sequence_(sequence) {
+        spec.allow({});
+    }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
-        if (in.rank() != 3) spec_.refuse("needs images, but gets " + in.text());
+        if (in.rank() != (sequence_ ? 2 : 3))
+            spec_.refuse(std::string("needs ") + (sequence_ ? "a sequence of vectors" : "images") +
+                         ", but gets " + in.text());
         plan.workspace.next_tick();
-        window_ = {.c = in[0], .h = in[1], .w = in[2], .out = in[0], .kernel_h = in[1], .kernel_w = in[2]};
-        return {in[0], 1, 1};
+        // Positions of a sequence lie as the pixels of an image one pixel wide.
+        const std::int64_t channels = sequence_ ? in[1] : in[0], h = sequence_ ? in[0] : in[1],
+                           w = sequence_ ? 1 : in[2];
+        window_ = {.c = channels, .h = h, .w = w, .out = channels, .kernel_h = h, .kernel_w = w};
+        return sequence_ ? Shape{channels} : Shape{channels, 1, 1};
     }
     void forward(LaneContext& lane, View x, View y) const override {
         lane.ops->pool_forward(Pool::average, of(lane), x, y, {});
@@ -83,6 +90,7 @@ private:
         return window;
     }
     LayerSpec spec_;
+    bool sequence_;
     Window window_;
 };
 
@@ -144,50 +152,19 @@ private:
     std::int64_t elements_ = 0;
 };
 
-/// A sequence to the mean of its positions.
-class TokenMean final : public Layer {
-public:
-    explicit TokenMean(const LayerSpec& spec) : spec_(spec) { spec.allow({}); }
-
-    Shape plan(ModelPlan& plan, const Shape& in, bool) override {
-        if (in.rank() != 2) spec_.refuse("needs a sequence of vectors, but gets " + in.text());
-        plan.workspace.next_tick();
-        window_ = {.c = in[1], .h = in[0], .w = 1, .out = in[1], .kernel_h = in[0], .kernel_w = 1};
-        return {in[1]};
-    }
-    void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->pool_forward(Pool::average, of(lane), x, y, {});
-    }
-    void backward(LaneContext& lane, View, View, View dy, View dx) const override {
-        if (dx) lane.ops->pool_backward(Pool::average, of(lane), dy, {}, dx);
-    }
-    void add_work(Work& work, std::int64_t samples, bool first) const override {
-        work.move(window_.c * window_.h, samples, first ? 1 : 2);
-    }
-
-private:
-    Window of(const LaneContext& lane) const {
-        Window window = window_;
-        window.n = lane.samples;
-        return window;
-    }
-    LayerSpec spec_;
-    Window window_;
-};
-
 }  // namespace
 
 std::unique_ptr<Layer> make_image_tokens(const LayerSpec& spec) {
     return std::make_unique<ImageTokens>(spec);
 }
 std::unique_ptr<Layer> make_token_mean(const LayerSpec& spec) {
-    return std::make_unique<TokenMean>(spec);
+    return std::make_unique<GlobalAveragePool>(spec, true);
 }
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec) {
     return std::make_unique<PoolLayer>(spec);
 }
 std::unique_ptr<Layer> make_global_average_pool(const LayerSpec& spec) {
-    return std::make_unique<GlobalAveragePool>(spec);
+    return std::make_unique<GlobalAveragePool>(spec, false);
 }
 std::unique_ptr<Layer> make_flatten(const LayerSpec& spec) {
     return std::make_unique<Flatten>(spec);

@@ -220,43 +220,15 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
     throw usage_error("optim.name=" + options.name + ": expected sgd, adam, adamw, lamb, lars or lion");
 }
 
-namespace {
-
-/// The runs' parts within the pieces. A run that is one parameter stays one, though nothing of it may be
-/// here.
-std::vector<UpdateRun> clipped(const std::vector<UpdateRun>& runs, const std::vector<Range>& pieces,
-                               bool one_each) {
-    if (pieces.empty()) return runs;
-    std::vector<UpdateRun> kept;
-    for (UpdateRun run : runs) {
-        const Range place = run.place;
-        run.place = {};
-        if (one_each) kept.push_back(run);
-        for (const Range piece : pieces) {
-            const Range part = intersect(place, piece);
-            if (part.empty()) continue;
-            run.place = part;
-            if (one_each)
-                kept.back() = run;
-            else
-                kept.push_back(run);
-        }
-    }
-    return kept;
-}
-
-}  // namespace
-
 UpdatePass::UpdatePass(const Optimizer& optimizer, const ParameterTable& table,
-                       const OptimizerOptions& options, const UpdateShare& share)
+                       const OptimizerOptions& options, Communicator* parts)
     : optimizer_(optimizer),
       table_(table),
-      parts_(share.parts),
-      runs_(clipped(make_update_runs(table, {.lr = options.lr,
-                                             .weight_decay = options.weight_decay,
-                                             .rules = options.rules,
-                                             .one_each = optimizer.layerwise()}),
-                    share.pieces, optimizer.layerwise())),
+      parts_(parts),
+      runs_(make_update_runs(table, {.lr = options.lr,
+                                     .weight_decay = options.weight_decay,
+                                     .rules = options.rules,
+                                     .one_each = optimizer.layerwise()})),
       norms_(runs_.size()) {}
 
 double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) {

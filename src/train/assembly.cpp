@@ -78,9 +78,9 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
                          " classes");
     }
     parts.optimizer = make_optimizer(optimizer_options(config));
-    parts.update = std::make_unique<UpdatePass>(
-        *parts.optimizer, parts.model->table(), optimizer_options(config),
-        UpdateShare{.parts = runtime.mesh.tensor().size() > 1 ? &runtime.mesh.tensor() : nullptr});
+    parts.update =
+        std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config),
+                                     runtime.mesh.tensor().size() > 1 ? &runtime.mesh.tensor() : nullptr);
     parts.schedule = make_schedule(config, parts.plan.steps());
     parts.scaler.emplace(scaler_options(config));
     parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),

@@ -155,7 +155,7 @@ void Trainer::say_what_starts() {
         metrics_ = std::make_unique<MetricsFile>(dir);
     });
     if (!metrics_) metrics_ = std::make_unique<MetricsFile>("");
-    if (config_.run.trace_samples)
+    if (config_.run.trace_samples && runtime_.mesh.tensor().rank() == 0)  // the others take the same samples
         trace_ = std::make_unique<SampleTrace>(dir + "/samples-" + std::to_string(world().rank()) + ".csv");
     const std::int64_t steps = parts_.plan.steps();
     const std::int64_t total = config_.train.max_steps > 0 && config_.train.epochs > 0
@@ -340,7 +340,7 @@ void Trainer::require_finite_weights() {
     double squares = 0;
     parts_.runner->ops().sum_squares(parts_.arena->weights.whole(), &squares);
     runtime_.device.synchronize();
-    if (!std::isfinite(squares))
+    if (!std::isfinite(all_reduce_value(runtime_.mesh.model(), squares)))  // ranks may hold different weights
         throw Error(Status::failed,
                     "step " + std::to_string(position_.attempts()) +
                         " has left weights that are not finite: training has diverged and they are not "

@@ -1,8 +1,7 @@
 // The backward verbs against central finite differences of the oracle's forward pass, in double.
-#include <functional>
-
 #include "reference/reference.hpp"
 #include "support/devices.hpp"
+#include "support/finite_differences.hpp"
 #include "support/op_cases.hpp"
 #include "support/tensors.hpp"
 
@@ -10,27 +9,6 @@ using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
-
-/// dL/dx_i = (L(x + h e_i) - L(x - h e_i)) / 2h.
-Values numeric_gradient(Values x, const std::function<double(const Values&)>& loss) {
-    constexpr double h = 1e-5;
-    Values gradient(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        const double at = x[i];
-        x[i] = at + h;
-        const double above = loss(x);
-        x[i] = at - h;
-        gradient[i] = (above - loss(x)) / (2 * h);
-        x[i] = at;
-    }
-    return gradient;
-}
-
-double dot(const Values& a, const Values& b) {
-    double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-    return sum;
-}
 
 /// Large enough to be awkward, small enough for a loop over elements that each cost a whole forward pass.
 constexpr std::int64_t most_elements = 1500;
@@ -49,11 +27,11 @@ TEST_CASE("gradients of matmul", "[gradient]") {
         const Tensor da = machine.output({m, k}), db = machine.output({k, n});
         machine.ops->matmul({.a = tdc, .b = tb, .c = da, .transpose_b = true, .bias = {}});
         machine.ops->matmul({.a = ta, .b = tdc, .c = db, .transpose_a = true, .bias = {}});
-        require_close(da, numeric_gradient(a, [&](const Values& at) {
-                          return dot(reference::matmul(at, b, {}, m_, n_, k_, false, false), dc);
+        require_close(da, finite_differences(a, [&](const Values& at) {
+                          return inner_product(reference::matmul(at, b, {}, m_, n_, k_, false, false), dc);
                       }));
-        require_close(db, numeric_gradient(b, [&](const Values& at) {
-                          return dot(reference::matmul(a, at, {}, m_, n_, k_, false, false), dc);
+        require_close(db, finite_differences(b, [&](const Values& at) {
+                          return inner_product(reference::matmul(a, at, {}, m_, n_, k_, false, false), dc);
                       }));
     }
 }
@@ -69,7 +47,9 @@ TEST_CASE("gradients of activations", "[gradient]") {
         machine.ops->activation_forward(kind, tx, y);
         machine.ops->activation_backward(kind, tx, y, tdy, dx);
         require_close(
-            dx, numeric_gradient(x, [&](const Values& at) { return dot(reference::activate(kind, at), dy); }),
+            dx,
+            finite_differences(
+                x, [&](const Values& at) { return inner_product(reference::activate(kind, at), dy); }),
             1e-4, 1e-5);
     }
 }
@@ -91,14 +71,16 @@ TEST_CASE("gradients of convolution", "[gradient]") {
         machine.ops->conv_backward_weights(window, tx, tdy, dk, false);
         require_close(
             dx,
-            numeric_gradient(
-                x, [&](const Values& at) { return dot(reference::conv(window, at, kernel, {}), dy); }),
+            finite_differences(
+                x,
+                [&](const Values& at) { return inner_product(reference::conv(window, at, kernel, {}), dy); }),
             5e-5, 5e-5);
-        require_close(
-            dk,
-            numeric_gradient(kernel,
-                             [&](const Values& at) { return dot(reference::conv(window, x, at, {}), dy); }),
-            5e-5, 5e-5);
+        require_close(dk,
+                      finite_differences(kernel,
+                                         [&](const Values& at) {
+                                             return inner_product(reference::conv(window, x, at, {}), dy);
+                                         }),
+                      5e-5, 5e-5);
     }
 }
 
@@ -120,8 +102,9 @@ TEST_CASE("gradients of pooling", "[gradient]") {
             machine.ops->pool_backward(kind, window, tdy, index, dx);
             require_close(
                 dx,
-                numeric_gradient(
-                    x, [&](const Values& at) { return dot(reference::pool(kind, window, at).y, dy); }),
+                finite_differences(
+                    x,
+                    [&](const Values& at) { return inner_product(reference::pool(kind, window, at).y, dy); }),
                 1e-4, 1e-5);
         }
 }
@@ -139,7 +122,7 @@ TEST_CASE("gradients of batchnorm", "[gradient]") {
             const Values beta = random_values(columns, 3), dy = random_values(rows * columns, 4);
             const auto loss = [&](const Values& x_, const Values& gamma_, const Values& beta_) {
                 const Values y = reference::batchnorm(x_, gamma_, beta_, eps).y;
-                return dot(with_relu ? reference::activate(Activation::relu, y) : y, dy);
+                return inner_product(with_relu ? reference::activate(Activation::relu, y) : y, dy);
             };
             const Tensor tx = machine.tensor({rows, columns}, x), y = machine.output({rows, columns});
             const Tensor tg = machine.tensor({columns}, gamma), tb = machine.tensor({columns}, beta);
@@ -158,13 +141,14 @@ TEST_CASE("gradients of batchnorm", "[gradient]") {
             machine.ops->batchnorm_forward(args, {}, {}, 1, false);
             machine.ops->batchnorm_backward(args, d, dx, d_gamma, unused, false);
             machine.ops->batchnorm_backward(args, d, d, d_gamma, d_beta, true);
-            const Values want = numeric_gradient(x, [&](const Values& at) { return loss(at, gamma, beta); });
+            const Values want =
+                finite_differences(x, [&](const Values& at) { return loss(at, gamma, beta); });
             require_close(dx, want, 1e-4, 1e-4);
             require_close(d, want, 1e-4, 1e-4);
-            Values twice = numeric_gradient(gamma, [&](const Values& at) { return loss(x, at, beta); });
+            Values twice = finite_differences(gamma, [&](const Values& at) { return loss(x, at, beta); });
             for (double& value : twice) value *= 2;
             require_close(d_gamma, twice, 1e-4, 2e-4);
-            Values added = numeric_gradient(beta, [&](const Values& at) { return loss(x, gamma, at); });
+            Values added = finite_differences(beta, [&](const Values& at) { return loss(x, gamma, at); });
             for (std::size_t i = 0; i < added.size(); ++i) added[i] += beta[i];
             require_close(d_beta, added, 1e-4, 1e-4);
         }
@@ -180,7 +164,7 @@ TEST_CASE("gradients of layernorm", "[gradient]") {
         const Values x = random_values(rows * columns, 1, -2, 2), gamma = random_values(columns, 2, 0.5, 2);
         const Values beta = random_values(columns, 3), dy = random_values(rows * columns, 4);
         const auto loss = [&](const Values& x_, const Values& gamma_, const Values& beta_) {
-            return dot(reference::layernorm(x_, gamma_, beta_, eps).y, dy);
+            return inner_product(reference::layernorm(x_, gamma_, beta_, eps).y, dy);
         };
         const Tensor tx = machine.tensor({rows, columns}, x), y = machine.output({rows, columns});
         const Tensor tg = machine.tensor({columns}, gamma), tb = machine.tensor({columns}, beta);
@@ -191,11 +175,11 @@ TEST_CASE("gradients of layernorm", "[gradient]") {
         machine.ops->layernorm_forward(args);
         machine.ops->layernorm_backward(args, d, dx, d_gamma, d_beta, false);
         machine.ops->layernorm_backward(args, d, d, d_gamma, d_beta, true);
-        const Values want = numeric_gradient(x, [&](const Values& at) { return loss(at, gamma, beta); });
+        const Values want = finite_differences(x, [&](const Values& at) { return loss(at, gamma, beta); });
         require_close(dx, want, 1e-4, 1e-4);
         require_close(d, want, 1e-4, 1e-4);
-        Values g = numeric_gradient(gamma, [&](const Values& at) { return loss(x, at, beta); });
-        Values b = numeric_gradient(beta, [&](const Values& at) { return loss(x, gamma, at); });
+        Values g = finite_differences(gamma, [&](const Values& at) { return loss(x, at, beta); });
+        Values b = finite_differences(beta, [&](const Values& at) { return loss(x, gamma, at); });
         for (double& value : g) value *= 2;
         for (double& value : b) value *= 2;
         require_close(d_gamma, g, 1e-4, 2e-4);
@@ -218,7 +202,7 @@ TEST_CASE("gradients of losses", "[gradient]") {
         machine.ops->cross_entropy({tx, machine.indices({rows}, labels), 0.2F, -100, 1, d, sums});
         require_close(
             d,
-            numeric_gradient(
+            finite_differences(
                 x,
                 [&](const Values& at) {
                     return reference::cross_entropy(at, labels, static_cast<double>(0.2F), -100, 1).loss;
@@ -227,13 +211,13 @@ TEST_CASE("gradients of losses", "[gradient]") {
         machine.ops->mean_squared_error({tx, tt, 1, d, sums});
         require_close(
             d,
-            numeric_gradient(
+            finite_differences(
                 x, [&](const Values& at) { return reference::squared_error(at, t, classes, 1).loss; }),
             1e-4, 1e-5);
         machine.ops->binary_cross_entropy({tx, tt, 1, d, sums});
         require_close(
             d,
-            numeric_gradient(
+            finite_differences(
                 x, [&](const Values& at) { return reference::binary_cross_entropy(at, t, classes, 1).loss; }),
             1e-4, 1e-5);
     }

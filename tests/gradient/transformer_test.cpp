@@ -1,7 +1,7 @@
 // The backward verbs of transformers against central finite differences of the oracle's forward pass.
 #include "reference/transformer.hpp"
 #include "support/devices.hpp"
-#include "support/numeric.hpp"
+#include "support/finite_differences.hpp"
 #include "support/op_cases.hpp"
 #include "support/split_loss.hpp"
 #include "support/tensors.hpp"
@@ -31,13 +31,14 @@ TEST_CASE("gradients of rmsnorm", "[gradient]") {
         const RmsNorm args{tx, y, tg, static_cast<float>(eps), inv_rms};
         machine.ops->rmsnorm_forward(args);
         machine.ops->rmsnorm_backward(args, d, d, d_gamma, false);
-        require_close(d, numeric_gradient(x, [&](const Values& at) {
-                          return dot(reference::rmsnorm(at, gamma, eps).y, dy);
+        require_close(d, finite_differences(x, [&](const Values& at) {
+                          return inner_product(reference::rmsnorm(at, gamma, eps).y, dy);
                       }));
-        require_close(d_gamma,
-                      numeric_gradient(
-                          gamma, [&](const Values& at) { return dot(reference::rmsnorm(x, at, eps).y, dy); }),
-                      2e-5, 5e-5);
+        require_close(
+            d_gamma,
+            finite_differences(
+                gamma, [&](const Values& at) { return inner_product(reference::rmsnorm(x, at, eps).y, dy); }),
+            2e-5, 5e-5);
     }
 }
 
@@ -49,13 +50,14 @@ TEST_CASE("gradients of embedding and of an added row", "[gradient]") {
     const Tensor tdy = machine.tensor({n, columns}, dy), d_table = machine.output({rows, columns}),
                  d_row = machine.output({columns});
     machine.ops->embedding_backward(machine.indices({n}, ids), tdy, first, d_table, false);
-    require_close(d_table, numeric_gradient(table, [&](const Values& at) {
-                      return dot(reference::embedding(ids, at, columns, first), dy);
+    require_close(d_table, finite_differences(table, [&](const Values& at) {
+                      return inner_product(reference::embedding(ids, at, columns, first), dy);
                   }));
     const Values x = random_values(n * columns, 4), row = random_values(columns, 5);
     machine.ops->sum_rows(tdy, d_row, false);
-    require_close(
-        d_row, numeric_gradient(row, [&](const Values& at) { return dot(reference::add_row(x, at), dy); }));
+    require_close(d_row, finite_differences(row, [&](const Values& at) {
+                      return inner_product(reference::add_row(x, at), dy);
+                  }));
 }
 
 TEST_CASE("gradients of the gate", "[gradient]") {
@@ -68,8 +70,9 @@ TEST_CASE("gradients of the gate", "[gradient]") {
     const std::vector<float> got_a = da.values(), got_b = db.values();
     // One element at a time: y_i depends on a_i and b_i alone.
     for (std::size_t i = 0; i < a.size(); ++i) {
-        const Values numeric = numeric_gradient(
-            {a[i], b[i]}, [&](const Values& at) { return dot(reference::gate({at[0]}, {at[1]}), {dy[i]}); });
+        const Values numeric = finite_differences({a[i], b[i]}, [&](const Values& at) {
+            return inner_product(reference::gate({at[0]}, {at[1]}), {dy[i]});
+        });
         REQUIRE(static_cast<double>(got_a[i]) == Approx(numeric[0]).epsilon(1e-5).margin(1e-6));
         REQUIRE(static_cast<double>(got_b[i]) == Approx(numeric[1]).epsilon(1e-5).margin(1e-6));
     }
@@ -87,7 +90,7 @@ TEST_CASE("gradients of the split cross-entropy", "[gradient]") {
             machine, {.parts = {classes / 3, classes - classes / 3}, .smoothing = 0.2F}, x, labels);
         require_close(
             got.gradient,
-            numeric_gradient(
+            finite_differences(
                 x,
                 [&](const Values& at) {
                     return reference::cross_entropy(at, labels, static_cast<double>(0.2F), -100, 1).loss;

@@ -61,20 +61,14 @@ public:
 /// @throws Error (bad_usage) naming key and value when they are unknown or out of range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
-/// What of the arena this rank updates, and who has the rest.
-struct UpdateShare {
-    std::vector<Range> pieces{};    ///< absent: everything
-    Communicator* parts = nullptr;  ///< ranks that hold parts of the same parameters; absent: none
-};
-
 /// One update of all parameters: weights by the optimizer, statistics by their running average. One fused
 /// pass per run of like parameters.
 class UpdatePass {
 public:
-    /// Everything but the options is kept by reference. @throws Error (bad_usage) naming a rule that fits no
-    /// parameter.
+    /// Everything but the options is kept by reference. `parts`: the ranks that hold parts of the same
+    /// parameters; absent: none. @throws Error (bad_usage) naming a rule that fits no parameter.
     UpdatePass(const Optimizer& optimizer, const ParameterTable& table, const OptimizerOptions& options,
-               const UpdateShare& share = {});
+               Communicator* parts = nullptr);
 
     /// Returns this rank's share of the squared norm of the scaled gradient when `want_norm`, else 0.
     /// Collective over the parts for layer-wise optimizers.

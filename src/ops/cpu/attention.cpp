@@ -12,6 +12,7 @@
 #include "ops/cpu/checks.hpp"
 #include "ops/cpu/cpu_ops.hpp"
 #include "ops/cpu/lanes.hpp"
+#include "ops/cpu/logits.hpp"
 #include "ops/cpu/math.hpp"
 
 namespace trireme::cpu {
@@ -35,7 +36,7 @@ AttentionOperands::AttentionOperands(const Attention& args, std::string_view ver
 
 namespace {
 
-// In the next three, n is a number of whole runs.
+// In the next two, n is a number of whole runs.
 
 /// The largest of `least` and x[0, n).
 float maximum(const float* x, std::int64_t n, float least) {
@@ -48,11 +49,6 @@ float maximum(const float* x, std::int64_t n, float least) {
     const Float8 all = lanes[1] > lanes[0] ? lanes[1] : lanes[0];
     for (int l = 0; l < 8; ++l) least = all[l] > least ? all[l] : least;
     return least;
-}
-
-void shifted_exp(float* x, float top, std::int64_t n) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) x[i] = exp_nonpositive(x[i] - top);
 }
 
 /// Σ x[0, n), with n so small that float lanes do.
@@ -79,7 +75,7 @@ struct Running {
         const std::int64_t n = whole_runs(seen);
         std::fill(s + seen, s + n, minus_infinity);
         top = maximum(s, n, top);
-        shifted_exp(s, top, n);
+        shifted_exp(s, top, s, n);
         if (n < columns) std::fill(s + n, s + columns, 0.0F);
         const float shrink = top > before ? exp_nonpositive(before - top) : 1.0F;
         sum = sum * static_cast<double>(shrink) + short_sum(s, n);
