@@ -63,19 +63,21 @@ struct Grid {
 
 // First loss to 1e-6, weights after ten steps to 1e-5, every sample counted once, the same norm.
 void require_like_one_rank(const Run& run, const std::vector<Grid>& grids, double tolerance = 1e-5) {
-    run.expect(0, 0);
+    run.with({{"run.trace_samples", "true"}}).expect(0, 0);
     const Checkpoint one = run.last();
     for (const auto& [ranks, tensor] : grids) {
         const std::string name = std::to_string(ranks) + "x" + std::to_string(tensor);
         INFO(name);
-        const Run here = run.at(run.dir().parent_path() / (run.dir().filename().string() + name))
-                             .with({{"parallel.tensor", std::to_string(tensor)}});
+        const Run here =
+            run.at(run.dir().parent_path() / (run.dir().filename().string() + name))
+                .with({{"parallel.tensor", std::to_string(tensor)}, {"run.trace_samples", "true"}});
         here.expect(0, ranks);
         REQUIRE(here.column("step", "loss")[0] == Approx(run.column("step", "loss")[0]).epsilon(1e-6));
         for (std::size_t k = 0; k < 10; ++k)
             REQUIRE(here.column("step", "grad_norm")[k] ==
                     Approx(run.column("step", "grad_norm")[k]).epsilon(1e-3));
         REQUIRE(largest_difference(here.last().weights, one.weights) < tolerance);
+        REQUIRE(here.trace() == run.trace());  // each sample once, though a whole group has taken it
         REQUIRE(here.column("valid", "count") == run.column("valid", "count"));
         REQUIRE(here.column("valid", "accuracy").back() ==
                 Approx(run.column("valid", "accuracy").back()).margin(0.011));

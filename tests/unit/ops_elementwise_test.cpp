@@ -84,3 +84,34 @@ TEST_CASE("sum_squares adds to what is there and shows what is not finite", "[un
     machine.ops->sum_squares(machine.tensor({2}, {1e30, 1e30}), large.get());
     REQUIRE(large.value() == Approx(2e60));
 }
+
+TEST_CASE("columns are taken out and put back, in any types", "[unit][ops]") {
+    const Machine machine(GENERATE(from_range(devices())));
+    const std::int64_t rows = 37, columns = 613;  // more than is converted at once
+    const Values all = random_values(rows * columns, 1);
+    for (const DType whole_type : {DType::f32, DType::bf16, DType::f16})
+        for (const DType part_type : {DType::f32, DType::bf16, DType::f16})
+            for (const auto& [first, count] : {std::pair{0L, 613L}, {7L, 1L}, {100L, 513L}, {613L, 0L}}) {
+                const Real whole = machine.real(whole_type, {rows, columns}, all);
+                const Real part = machine.real_output(part_type, {rows, count});
+                machine.ops->take_columns(whole, first, part);
+                const Values held = whole.values(), taken = part.values();
+                const Real back = machine.real_output(whole_type, {rows, columns});
+                const Values before = back.values();
+                machine.ops->put_columns(part, first, back);
+                const Values after = back.values();
+                bool right = true;
+                for (std::int64_t r = 0; r < rows; ++r)
+                    for (std::int64_t c = 0; c < columns; ++c) {
+                        const auto at = static_cast<std::size_t>(r * columns + c);
+                        const bool inside = c >= first && c < first + count;
+                        const double value =
+                            inside ? taken[static_cast<std::size_t>(r * count + c - first)] : 0;
+                        right = right && (!inside || value == rounded(part_type, held[at]));
+                        right = right && after[at] == (inside ? rounded(whole_type, value) : before[at]);
+                    }
+                REQUIRE(right);
+            }
+    CHECK_THROWS(
+        machine.ops->take_columns(machine.tensor({2, 3}, random_values(6, 1)), 2, machine.output({2, 2})));
+}
