@@ -52,8 +52,7 @@ void show_ranks(Runtime& runtime, Findings& findings) {
     for (const std::string& row : gather_texts(world, mine)) table.add(split(row, '\t'));
     findings.say("launch: " + std::to_string(world.size()) + (world.size() == 1 ? " rank\n" : " ranks\n") +
                  table.text() + "\n");
-    findings.say("MPI: " + mpi_version() + ", thread level serialized, communicator " + world.backend() +
-                 "\n");
+    findings.say("MPI: " + mpi_version() + ", thread level multiple, communicator " + world.backend() + "\n");
 
     const int most_threads = all_reduce_value(runtime.session.local(), runtime.threads);
     const int most_cores = all_reduce_value(runtime.session.local(), session.allowed_cores(), Reduce::max);

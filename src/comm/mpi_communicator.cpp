@@ -148,6 +148,13 @@ void MpiCommunicator::all_to_all(View send, std::span<const Range> send_parts, V
           "all-to-all", send.bytes());
 }
 
+void MpiCommunicator::reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) {
+    to_counts(parts, counts_[0], offsets_[0]);
+    check(MPI_Reduce_scatter(all.data, mine.data, counts_[0].data(), mpi_type(all.dtype),
+                             mpi_op(op, all.dtype), comm_),
+          "reduce-scatter", all.bytes());
+}
+
 void MpiCommunicator::barrier() {
     check(MPI_Barrier(comm_), "barrier", 0);
 }
@@ -161,6 +168,22 @@ void MpiCommunicator::receive(View buffer, int from, int tag) {
     check(MPI_Recv(buffer.data, as_count(buffer.count()), mpi_type(buffer.dtype), from, tag, comm_,
                    MPI_STATUS_IGNORE),
           "receive", buffer.bytes());
+}
+
+Communicator::Ticket MpiCommunicator::post(View buffer, int to, int tag) {
+    // Tickets of messages that have gone are given out again: a steady step allocates nothing.
+    std::size_t ticket = 0;
+    while (ticket < posted_.size() && posted_[ticket] != MPI_REQUEST_NULL) ++ticket;
+    if (ticket == posted_.size()) posted_.push_back(MPI_REQUEST_NULL);
+    check(MPI_Isend(buffer.data, as_count(buffer.count()), mpi_type(buffer.dtype), to, tag, comm_,
+                    &posted_[ticket]),
+          "send", buffer.bytes());
+    return static_cast<Ticket>(ticket);
+}
+
+void MpiCommunicator::wait(Ticket ticket) {
+    check(MPI_Wait(&posted_.at(static_cast<std::size_t>(ticket)), MPI_STATUS_IGNORE), "wait for a message",
+          0);
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {

@@ -29,9 +29,12 @@ public:
     void all_gather(View buffer, std::span<const Range> parts) override;
     void all_to_all(View send, std::span<const Range> send_parts, View recv,
                     std::span<const Range> recv_parts) override;
+    void reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) override;
     void barrier() override;
     void send(View buffer, int to, int tag) override;
     void receive(View buffer, int from, int tag) override;
+    Ticket post(View buffer, int to, int tag) override;
+    void wait(Ticket ticket) override;
     std::unique_ptr<Communicator> split(int colour, int key) override;
 
 private:
@@ -41,6 +44,7 @@ private:
     bool owned_;
     int rank_ = 0, size_ = 1;
     std::vector<int> counts_[2], offsets_[2];  ///< kept so that a steady step allocates nothing
+    std::vector<MPI_Request> posted_;          ///< by ticket; null where it may be given out
 };
 
 /// The ranks that share this rank's memory (its node). Collective.

@@ -45,13 +45,13 @@ Session::Session(int& argc, char**& argv)
     int running = 0, provided = MPI_THREAD_SINGLE;
     MPI_Initialized(&running);
     owns_mpi_ = running == 0;
-    if (owns_mpi_ && MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+    if (owns_mpi_ && MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
         throw failure("MPI_Init_thread failed");
     if (!owns_mpi_) MPI_Query_thread(&provided);
-    if (provided < MPI_THREAD_SERIALIZED)
+    if (provided < MPI_THREAD_MULTIPLE)
         throw failure("this MPI provides thread level " + std::to_string(provided) +
-                      ", but the communication thread needs MPI_THREAD_SERIALIZED (" +
-                      std::to_string(MPI_THREAD_SERIALIZED) + ")");
+                      ", but threads that call it side by side need MPI_THREAD_MULTIPLE (" +
+                      std::to_string(MPI_THREAD_MULTIPLE) + ")");
     auto world = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
     local_ = split_by_node(*world);
     world_ = std::move(world);

@@ -65,11 +65,11 @@ void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, 
 
 void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
     const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
-    parts.model = std::make_unique<Model>(
-        model_description(config, parts.train_set.sample), loss_options(config), parts.train_set.sample,
-        outputs,
-        ModelOptions{
-            .max_samples = largest, .compute = compute_type(config), .group = {&runtime.mesh.tensor()}});
+    parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
+                                          loss_options(config), parts.train_set.sample, outputs,
+                                          ModelOptions{.max_samples = largest,
+                                                       .compute = compute_type(config),
+                                                       .group = TensorGroup(runtime.mesh.tensor())});
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
         if (found > parts.model->outputs())

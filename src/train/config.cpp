@@ -154,6 +154,13 @@ void check_config(const Config& c) {
         "train.reduction=reproducible is defined for data parallelism: the sums within a layer depend on "
         "parallel.tensor=" +
             std::to_string(c.parallel.tensor) + "; expected 1");
+    const auto not_built = [](bool wanted, const std::string& key) {
+        refuse_when(wanted, key + ": announced, but not built in this version");
+    };
+    not_built(c.parallel.pipeline > 1, "parallel.pipeline");
+    not_built(c.parallel.zero > 0, "parallel.zero");
+    not_built(c.parallel.sequence, "parallel.sequence");
+    not_built(c.run.devices > 1, "run.devices");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");

@@ -47,6 +47,11 @@ Rows run_rows() {
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
             "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",
             "auto"),
+        integer(
+            "run.devices", [](auto& c) -> auto& { return c.run.devices; }, 1,
+            "Devices that each process drives, each as a rank of its own: data parallelism without mpirun, "
+            "or "
+            "fewer processes than devices."),
         choice(
             "run.log", [](auto& c) -> auto& { return c.run.log; }, {"debug", "info", "warning", "error"},
             "Least important messages to show: debug, info, warning, error."),
@@ -374,9 +379,26 @@ Rows other_rows() {
         flag(
             "parallel.allow_spread", [](auto& c) -> auto& { return c.parallel.allow_spread; },
             "Let the ranks that split a layer lie on several nodes: true, false."),
-        planned("parallel.pipeline", "1", "Stages that the layers are dealt to."),
-        planned("parallel.schedule", "1f1b", "Order of micro-batches in the pipeline."),
-        planned("parallel.zero", "0", "ZeRO stage: what is sharded over the data-parallel ranks."),
+        flag(
+            "parallel.sequence", [](auto& c) -> auto& { return c.parallel.sequence; },
+            "Ranks that split each layer also split the positions of norms and dropouts (sequence "
+            "parallelism): true, false."),
+        integer(
+            "parallel.pipeline", [](auto& c) -> auto& { return c.parallel.pipeline; }, 1,
+            "Ranks that the layers are dealt to (pipeline parallelism); micro-batches are lanes."),
+        choice(
+            "parallel.schedule", [](auto& c) -> auto& { return c.parallel.schedule; },
+            {"gpipe", "1f1b", "interleaved"},
+            "Order of micro-batches in the pipeline: gpipe (all forward, then all backward), 1f1b (backward "
+            "as soon as possible: fewer activations are kept), interleaved (parallel.chunks stages on each "
+            "rank: less idle time, more messages)."),
+        integer(
+            "parallel.chunks", [](auto& c) -> auto& { return c.parallel.chunks; }, 0,
+            "Stages on each rank of an interleaved pipeline; 0: 2 there, 1 elsewhere."),
+        integer(
+            "parallel.zero", [](auto& c) -> auto& { return c.parallel.zero; }, 0,
+            "What is sharded over the data-parallel ranks instead of replicated (ZeRO): 0 nothing, 1 the "
+            "optimizer's state, 2 also gradients, 3 also weights."),
         real(
             "parallel.bucket_mb", [](auto& c) -> auto& { return c.parallel.bucket_mb; }, positive,
             "Megabytes of gradient that are reduced at once."),

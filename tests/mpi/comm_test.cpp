@@ -86,6 +86,50 @@ TEST_CASE("gathers and exchanges of uneven parts", "[mpi][comm]") {
             CHECK(recv[static_cast<std::size_t>(i)] == 10 * q + world.rank());
 }
 
+TEST_CASE("sums are dealt out to the ranks in parts", "[mpi][comm]") {
+    MpiCommunicator world(MPI_COMM_WORLD, false);
+    std::vector<Range> parts;
+    for (int q = 0; q < world.size(); ++q) {
+        const std::int64_t begin = q == 0 ? 0 : parts.back().end;
+        parts.push_back({begin, begin + 3 * q});  // rank 0 has nothing
+    }
+    const std::int64_t total = parts.back().end;
+    std::vector<float> all;
+    for (std::int64_t i = 0; i < total; ++i) all.push_back(static_cast<float>(i * (world.rank() + 1)));
+    const Range mine = parts[static_cast<std::size_t>(world.rank())];
+    std::vector<float> sums(static_cast<std::size_t>(mine.size()), -1);
+    world.reduce_scatter(view_of(all.data(), Shape{total}), parts, view_of(sums.data(), Shape{mine.size()}),
+                         Reduce::sum);
+    const std::int64_t factor = world.size() * (world.size() + 1) / 2;
+    for (std::int64_t i = 0; i < mine.size(); ++i)
+        CHECK(sums[static_cast<std::size_t>(i)] == static_cast<float>((mine.begin + i) * factor));
+}
+
+TEST_CASE("posted messages arrive in order, in a ring", "[mpi][comm]") {
+    MpiCommunicator world(MPI_COMM_WORLD, false);
+    const int next = (world.rank() + 1) % world.size(),
+              before = (world.rank() + world.size() - 1) % world.size();
+    std::vector<std::vector<float>> sent;
+    std::vector<Communicator::Ticket> tickets;
+    for (int k = 0; k < 5; ++k) {
+        sent.emplace_back(1000, static_cast<float>(100 * k + world.rank()));
+        tickets.push_back(world.post(view_of(sent.back().data(), Shape{1000}), next, 7));
+    }
+    for (int k = 0; k < 5; ++k) {
+        std::vector<float> got(1000);
+        world.receive(view_of(got.data(), Shape{1000}), before, 7);
+        CHECK(got.front() == static_cast<float>(100 * k + before));
+        CHECK(got.back() == got.front());
+    }
+    for (const auto ticket : tickets) world.wait(ticket);
+    const Communicator::Ticket again = world.post(view_of(sent[0].data(), Shape{1}), next, 8);
+    CHECK(again < 5);  // tickets are used again
+    float got = -1;
+    world.receive(view_of(&got, Shape{1}), before, 8);
+    CHECK(got == static_cast<float>(before));
+    world.wait(again);
+}
+
 TEST_CASE("texts and values reach everybody", "[mpi][comm]") {
     MpiCommunicator world(MPI_COMM_WORLD, false);
     CHECK(broadcast_text(world, world.rank() == 0 ? "from the root" : "something else") == "from the root");

@@ -131,6 +131,12 @@ const std::map<std::string, std::string> other_values = {
     {"scaler.max_skips", "5"},
     {"parallel.tensor", "2"},
     {"parallel.allow_spread", "true"},
+    {"parallel.sequence", "true"},
+    {"parallel.pipeline", "2"},
+    {"parallel.schedule", "interleaved"},
+    {"parallel.chunks", "3"},
+    {"parallel.zero", "2"},
+    {"run.devices", "2"},
     {"parallel.reduce_dtype", "bf16"},
     {"parallel.bucket_mb", "0.5"},
     {"parallel.overlap", "off"},
@@ -294,8 +300,6 @@ TEST_CASE("values that do not parse are refused with key, value and what was exp
 }
 
 TEST_CASE("what is announced says so", "[unit][app]") {
-    CHECK(refusal("parallel.pipeline", "2") ==
-          "parallel.pipeline=2: announced, but not built in this version (only 1 works)");
     CHECK(refusal("checkpoint.async", "true") ==
           "checkpoint.async=true: announced, but not built in this version (only false works)");
     CHECK(refusal("model.arch", "resnet") ==
@@ -310,7 +314,6 @@ TEST_CASE("what is announced says so", "[unit][app]") {
         CHECK(config_text(Config{}).find(key.key.substr(key.key.find('.') + 1) + " = 7") ==
               std::string::npos);
     }
-    CHECK(refusal("parallel.zero", "0.0") == "(accepted)");
     CHECK(refusal("checkpoint.async", "off") == "(accepted)");
 }
 
@@ -371,7 +374,8 @@ TEST_CASE("INI: comments, quotes, blanks, line numbers", "[unit][app]") {
     CHECK_THAT(wrong("\n[data]\ntrain = \"a\n"), contains("run.ini line 3: the closing quote is missing"));
     CHECK_THAT(wrong("[data]\ntrain = \"a\" b\n"),
                contains("run.ini line 2: text after the closing quote: b"));
-    CHECK_THAT(wrong("[parallel]\nzero = 1\n"), contains("run.ini line 2: parallel.zero=1: announced"));
+    CHECK_THAT(wrong("[checkpoint]\nasync = true\n"),
+               contains("run.ini line 2: checkpoint.async=true: announced"));
     CHECK_THAT(wrong("batch = 4\n"),
                contains("run.ini line 1: unknown key batch; did you mean train.batch?"));
 }

@@ -37,11 +37,18 @@ public:
     /// of `recv`.
     virtual void all_to_all(View send, std::span<const Range> send_parts, View recv,
                             std::span<const Range> recv_parts) = 0;
+    /// Sums over the ranks, each rank one part: `parts` follow each other from element 0 of `all` on; rank r
+    /// gets the sums of parts[r] in `mine`, which lies outside of `all`. `all` is left undefined.
+    virtual void reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) = 0;
     virtual void barrier() = 0;
 
-    // Between two ranks.
+    // Between two ranks. Messages of one pair and tag arrive in the order in which they were sent.
     virtual void send(View buffer, int to, int tag) = 0;
     virtual void receive(View buffer, int from, int tag) = 0;
+    /// Sends without waiting: the buffer must stay as it is until wait() has returned for the ticket.
+    using Ticket = int;
+    virtual Ticket post(View buffer, int to, int tag) = 0;
+    virtual void wait(Ticket ticket) = 0;
 
     /// Ranks with the same colour form a group, ordered by key, then by rank. Collective.
     virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;

@@ -11,8 +11,8 @@ namespace trireme {
 
 class Session {
 public:
-    /// Initializes MPI (thread level SERIALIZED) with errors returned, not fatal.
-    /// @throws Error when less than that level is provided.
+    /// Initializes MPI (thread level MULTIPLE: the communication thread, and devices driven by threads, call
+    /// it side by side) with errors returned, not fatal. @throws Error when less is provided.
     Session(int& argc, char**& argv);
     /// Finalizes MPI, unless an exception is on its way: then other ranks may still wait, and main must
     /// abort.

@@ -21,13 +21,22 @@
 namespace trireme {
 
 /// The ranks that split each layer of a model, and this one among them. A group of one is an ordinary group.
-struct TensorGroup {
-    Communicator* comm = nullptr;  ///< absent: one rank
-    int rank() const { return comm != nullptr ? comm->rank() : 0; }
-    int size() const { return comm != nullptr ? comm->size() : 1; }
+class TensorGroup {
+public:
+    TensorGroup() = default;
+    explicit TensorGroup(Communicator& ranks) : comm(&ranks), rank_(ranks.rank()), size_(ranks.size()) {}
+    /// A place in a group that is not there: to see what a rank would hold.
+    TensorGroup(int rank, int size) : rank_(rank), size_(size) {}
+
+    Communicator* comm = nullptr;  ///< absent: one rank, or a plan
+    int rank() const { return rank_; }
+    int size() const { return size_; }
     /// This rank's part of an extent, and any rank's.
     Range part(std::int64_t extent) const { return part_of(extent, rank()); }
     Range part_of(std::int64_t extent, int of) const { return trireme::part_of({0, extent}, size(), of); }
+
+private:
+    int rank_ = 0, size_ = 1;
 };
 
 /// Ranks of the largest tensor group.

@@ -41,7 +41,8 @@ struct Parameter {
     std::optional<Slice> slice{};  ///< what this rank's model holds of it; absent: everything
     bool held = true;              ///< false: another stage of the pipeline has it
     bool counted = true;           ///< false: a copy, which another rank counts in sums over all parameters
-    bool shared = false;           ///< a second layer uses it, and leaves its gradient there first
+    bool shared = false;           ///< a second layer here uses it, and leaves its gradient there first
+    bool tied = false;             ///< two layers use it, here or on different stages of the pipeline
     Range place{};                 ///< where it lies in the arena; set by ParameterTable::lay_out
 
     /// Extents of the part that is held here; [0] where it is not.
@@ -66,7 +67,10 @@ public:
     ParameterId add(Parameter parameter);
 
     /// A second layer uses this parameter.
-    void share(ParameterId id) { parameters_[static_cast<std::size_t>(id)].shared = true; }
+    void share(ParameterId id) {
+        parameters_[static_cast<std::size_t>(id)].shared = parameters_[static_cast<std::size_t>(id)].tied =
+            true;
+    }
 
     /// Places all parameters: first the statistics, which are final before backward begins, then the weights,
     /// last added first, the order in which backward finishes gradients. Each starts at a multiple of 16

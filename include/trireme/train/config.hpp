@@ -22,7 +22,8 @@ struct Config {
         std::string dir;  ///< empty: runs/<name of the configuration file>
         std::uint64_t seed = 1;
         std::string device = "auto";
-        int threads = 0;  ///< 0: auto, this rank's share of the cores it may use
+        int threads = 0;           ///< 0: auto, this rank's share of the cores it may use
+        std::int64_t devices = 1;  ///< that each process drives, a thread and a rank for each
         std::string log = "info";
         bool trace_samples = false;
         std::string resume = "auto";    ///< auto, none, or a checkpoint
@@ -114,6 +115,11 @@ struct Config {
     struct {
         std::int64_t tensor = 1;
         bool allow_spread = false;
+        bool sequence = false;  ///< split norms and dropouts along the sequence over the tensor group
+        std::int64_t pipeline = 1;
+        std::string schedule = "1f1b";  ///< gpipe, 1f1b, interleaved
+        std::int64_t chunks = 0;  ///< stages on each rank of an interleaved pipeline; 0: 2 there, else 1
+        std::int64_t zero = 0;    ///< what is sharded over the data ranks: 1 states, 2 gradients, 3 weights
         double bucket_mb = 25;
         std::string overlap =
             "auto";  ///< reduce while backward goes on: auto (where a core is spare), on, off
