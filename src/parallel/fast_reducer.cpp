@@ -90,7 +90,8 @@ public:
         : data_(data),
           arena_(arena),
           my_lanes_(options.my_lanes),
-          buckets_(make_buckets(table, options.bucket_bytes, options.wire != DType::f32)) {
+          buckets_(
+              make_buckets(table, options.bucket_bytes, {.statistics_apart = options.wire != DType::f32})) {
         std::int64_t largest = 0;
         for (const Range bucket : buckets_) largest = std::max(largest, bucket.size());
         wire_ = options.wire == DType::f32 ? make_float_wire()
