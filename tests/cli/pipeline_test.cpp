@@ -59,6 +59,33 @@ TEST_CASE("any number of layers, lanes and stages", "[cli-pipeline]") {
     }
 }
 
+TEST_CASE("case 19: uneven micro-batches weigh what they hold", "[cli-pipeline]") {
+    // Two stages, batches of 8 in lanes of 3, 3 and 2 samples, the last batch has 5; 100 to validate.
+    const TempDir folder;
+    write_samples(folder / "train.h5", clusters(21, Shape{6}, 4));
+    write_samples(folder / "valid.h5", clusters(100, Shape{6}, 4, 2));
+    const Run plain(folder / "plain", {{"data.train", folder / "train.h5"},
+                                       {"data.valid", folder / "valid.h5"},
+                                       {"model.width", "10, 9"},
+                                       {"train.batch", "8"},
+                                       {"train.lanes", "1"},
+                                       {"train.epochs", "4"},
+                                       {"optim.name", "sgd"},
+                                       {"optim.lr", "0.1"},
+                                       {"run.threads", "1"}});
+    plain.expect(0, 0);
+    const Run staged = plain.at(folder / "staged").with({{"parallel.pipeline", "2"}, {"train.lanes", "3"}});
+    staged.expect(0, 2);
+    const auto expected = plain.column("step", "loss"), found = staged.column("step", "loss");
+    REQUIRE(found.size() == 12);
+    for (std::size_t k = 0; k < found.size(); ++k) CHECK(found[k] == Approx(expected[k]).epsilon(1e-5));
+    CHECK(found[0] == Approx(expected[0]).epsilon(1e-6));
+    CHECK(staged.column("valid", "count") == std::vector<double>(4, 100));
+    CHECK(staged.column("valid", "loss").back() ==
+          Approx(plain.column("valid", "loss").back()).epsilon(1e-5));
+    CHECK(largest_difference(staged.last().weights, plain.last().weights) < 1e-5);
+}
+
 TEST_CASE("fp16 in stages: an overflow on one stage is everybody's", "[cli-pipeline]") {
     const TempDir folder;
     // A scale this high overflows in the first steps: all stages skip them alike.
