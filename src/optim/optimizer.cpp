@@ -6,7 +6,6 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
-#include "trireme/comm/agree.hpp"
 
 namespace trireme {
 namespace {
@@ -272,21 +271,17 @@ double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena, float lim
 }
 
 std::string UpdatePass::first_not_finite(Ops& ops, const Arena& arena, float limit) const {
-    const std::vector<ParameterId>& order = table_.order();
-    const auto none = static_cast<std::int64_t>(order.size());
-    std::int64_t first = none;
     auto run = runs_.begin();
-    for (std::int64_t i = 0; i < none && first == none; ++i) {
-        const Parameter& parameter = table_[order[static_cast<std::size_t>(i)]];
+    for (const ParameterId id : table_.order()) {
+        const Parameter& parameter = table_[id];
         double sum = 0;
         while (run != runs_.end() && run->place.end <= parameter.place.begin) ++run;
         for (auto part = run; part != runs_.end() && part->place.begin < parameter.place.end; ++part)
             ops.sum_squares(arena.gradients.range(intersect(part->place, parameter.place)), &sum,
                             parameter.role == Role::weight ? limit : no_limit);
-        if (!std::isfinite(sum)) first = i;
+        if (!std::isfinite(sum)) return parameter.name;
     }
-    if (parts_ != nullptr) first = all_reduce_value(*parts_, first, Reduce::min);
-    return first == none ? std::string{} : table_[order[static_cast<std::size_t>(first)]].name;
+    return {};
 }
 
 }  // namespace trireme

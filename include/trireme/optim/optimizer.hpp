@@ -78,8 +78,8 @@ public:
     /// This rank's share of the sum of squares over all weight gradients (statistics excluded), without
     /// changing anything. Gradients beyond `limit` count as inf.
     double gradient_norm_squared(Ops& ops, const Arena& arena, float limit = no_limit) const;
-    /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN on any of the
-    /// parts; empty: none. Collective over the parts.
+    /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN in what this
+    /// rank updates; empty: none.
     std::string first_not_finite(Ops& ops, const Arena& arena, float limit = no_limit) const;
 
     static constexpr float no_limit = std::numeric_limits<float>::infinity();
