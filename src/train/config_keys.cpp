@@ -421,6 +421,29 @@ Rows other_rows() {
             {"auto", "accuracy", "loss"},
             "What makes the best checkpoint: auto (valid accuracy, or valid loss where there is none), "
             "accuracy, loss."),
+        lines(
+            "sweep.param", [](auto& c) -> auto& { return c.sweep.params; },
+            "A key that trials differ in, once for each: `KEY choice V1, V2, ...` (between semicolons where "
+            "values have commas), `KEY uniform A B`, `KEY loguniform A B`, `KEY integer A B`."),
+        choice(
+            "sweep.method", [](auto& c) -> auto& { return c.sweep.method; }, {"grid", "random"},
+            "Which trials: grid (every combination of choices), random (each value drawn)."),
+        integer(
+            "sweep.trials", [](auto& c) -> auto& { return c.sweep.trials; }, 0,
+            "How many trials at most; 0: the whole grid, or 16 random ones."),
+        integer(
+            "sweep.ranks_per_trial", [](auto& c) -> auto& { return c.sweep.ranks_per_trial; }, 1,
+            "Ranks that train one trial together; as many trials run side by side as there are such groups."),
+        integer(
+            "sweep.seed", [](auto& c) -> auto& { return c.sweep.seed; }, 0,
+            "Seed of the values that are drawn."),
+        integer(
+            "sweep.halving", [](auto& c) -> auto& { return c.sweep.halving; }, 0,
+            "Successive halving: of so many trials the best one trains so many times longer (3 is usual); 0: "
+            "all trials train to the end."),
+        integer(
+            "sweep.min_epochs", [](auto& c) -> auto& { return c.sweep.min_epochs; }, 1,
+            "Epochs after which successive halving first compares trials."),
         planned("checkpoint.async", "false", "Write while training goes on."),
         planned("profile.enable", "false", "Measure the parts of each step."),
         planned("profile.trace", "", "File for a Chrome trace."),

@@ -31,7 +31,8 @@ enum Flag { stop_flag, save_flag };
 
 class Trainer {
 public:
-    Trainer(Runtime& runtime, Config config) : runtime_(runtime), config_(std::move(config)) {}
+    Trainer(Runtime& runtime, Config config, std::int64_t pause_after)
+        : runtime_(runtime), config_(std::move(config)), pause_after_(pause_after) {}
     TrainOutcome run();
 
 private:
@@ -39,7 +40,7 @@ private:
     void clear_directory();
     void say_what_starts();
     void say_what_came_of_it(const std::string& reason);
-    bool best_by_accuracy() const;
+    bool best_by_accuracy() const { return best_is_accuracy(config_); }
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
@@ -52,12 +53,13 @@ private:
     CheckpointMeta meta() const;
 
     bool staged() const { return parts_.pipeline->shape().stages() > 1; }
-    bool root() const { return runtime_.session.rank() == 0; }
+    bool root() const { return runtime_.mesh.world().rank() == 0; }
     Communicator& world() { return runtime_.mesh.world(); }
     std::int64_t epoch_number() const { return position_.epoch + (position_.step_in_epoch > 0 ? 1 : 0); }
 
     Runtime& runtime_;
     Config config_;
+    std::int64_t pause_after_;
     Stopwatch watch_;
     std::unique_ptr<RunDirectoryLock> lock_;
     std::optional<ResumePoint> resume_;
@@ -110,7 +112,8 @@ TrainOutcome Trainer::run() {
                                : early     ? "early_stop"
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
                                    ? "completed"
-                                   : "max_steps";
+                               : pause_after_ > 0 && position_.epoch >= pause_after_ ? "paused"
+                                                                                     : "max_steps";
     EndEvent end{.reason = reason, .steps = position_.attempts(), .seconds = watch_.seconds()};
     if (position_.has_best) end.best = position_.best;
     if (staged()) {
@@ -137,11 +140,6 @@ void Trainer::say_what_came_of_it(const std::string& reason) {
                 " at step " + std::to_string(position_.best_step) + ", saved as " + best_checkpoint_path(dir);
     runtime_.log.info(text + "; last state in " + step_checkpoint_path(dir, position_.attempts()) +
                       ", metrics in " + dir + "/metrics.jsonl");
-}
-
-bool Trainer::best_by_accuracy() const {
-    const bool accuracy = parts_.model->loss().kind != LossKind::mse;
-    return config_.checkpoint.best == "accuracy" || (config_.checkpoint.best == "auto" && accuracy);
 }
 
 void Trainer::take_directory() {
@@ -215,7 +213,8 @@ void Trainer::say_what_starts() {
 
 bool Trainer::finished() const {
     const auto& train = config_.train;
-    return (train.epochs > 0 && position_.epoch >= train.epochs) ||
+    return (pause_after_ > 0 && position_.epoch >= pause_after_) ||
+           (train.epochs > 0 && position_.epoch >= train.epochs) ||
            (train.max_steps > 0 && position_.attempts() >= train.max_steps) ||
            (train.early_stop > 0 && position_.bad_evals >= train.early_stop);
 }
@@ -385,9 +384,9 @@ void Trainer::save() {
 
 }  // namespace
 
-TrainOutcome run_training(Runtime& runtime, Config config) {
+TrainOutcome run_training(Runtime& runtime, Config config, std::int64_t pause_after) {
     check_config(config);
-    return Trainer(runtime, std::move(config)).run();
+    return Trainer(runtime, std::move(config), pause_after).run();
 }
 
 }  // namespace trireme
