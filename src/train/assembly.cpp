@@ -69,7 +69,8 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
                                           loss_options(config), parts.train_set.sample, outputs,
                                           ModelOptions{.max_samples = largest,
                                                        .compute = compute_type(config),
-                                                       .group = TensorGroup(runtime.mesh.tensor())});
+                                                       .group = TensorGroup(runtime.mesh.tensor()),
+                                                       .sequence = config.parallel.sequence});
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
         if (found > parts.model->outputs())

@@ -187,6 +187,7 @@ void TrainStep::run_lane(int worker, const LaneBatch& batch, const StepRequest& 
         lane.accumulate = target.accumulate;
         lane.seed = options_.seed;
         lane.step = request.attempt;
+        lane.last = last;
         if (last) lane.finished = [this](std::int64_t offset) { reducer_.finished_below(offset); };
         const Model& model = runner_.model();
         const View output = model.forward(lane, batch.x);

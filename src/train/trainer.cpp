@@ -184,7 +184,10 @@ void Trainer::say_what_starts() {
         log.info("mesh: data " + std::to_string(runtime_.mesh.data().size()) + " x pipeline " +
                  std::to_string(runtime_.mesh.pipeline().size()) + " x tensor " +
                  std::to_string(runtime_.mesh.tensor().size()) +
-                 ", ranks of a tensor group next to each other");
+                 ", ranks of a tensor group next to each other" +
+                 (config_.parallel.sequence ? ", positions split between layers" : ""));
+    else if (config_.parallel.sequence)
+        log.info("parallel.sequence=true changes nothing with parallel.tensor=1");
     if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
         log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
                                                      .weight_decay = config_.optim.weight_decay,

@@ -26,6 +26,7 @@ struct ModelOptions {
     std::int64_t max_samples = 1;  ///< of a lane
     DType compute = DType::f32;    ///< what layers compute in: float32, bfloat16, float16
     TensorGroup group{};           ///< the ranks that split each layer
+    bool sequence = false;         ///< they also split the positions of sequences between layers
 };
 
 class Model {
@@ -73,6 +74,7 @@ private:
     LossOptions loss_;
     void run_split_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
                         const LossSums& sums) const;
+    void check_sequence(const ModelPlan& plan) const;
     void plan_ends(ModelPlan& plan);
     Shape local_output(const LaneContext& lane) const;  ///< [N, output...] of this rank
 
