@@ -7,6 +7,7 @@
 
 #include "train/assembly.hpp"
 #include "train/evaluate_set.hpp"
+#include "train/mesh_report.hpp"
 #include "train/progress.hpp"
 #include "train/run_directory.hpp"
 #include "train/sample_trace.hpp"
@@ -20,6 +21,10 @@
 
 namespace trireme {
 namespace {
+
+std::string percent_text(double part) {
+    return to_text(std::round(1000 * part) / 10) + " %";
+}
 
 /// The flags that ride along with every step's sums: one rank's wish is everybody's.
 enum Flag { stop_flag, save_flag };
@@ -46,9 +51,9 @@ private:
     void require_finite_weights();
     CheckpointMeta meta() const;
 
+    bool staged() const { return parts_.pipeline->shape().stages() > 1; }
     bool root() const { return runtime_.session.rank() == 0; }
     Communicator& world() { return runtime_.mesh.world(); }
-    Communicator& data_ranks() { return runtime_.mesh.data(); }
     std::int64_t epoch_number() const { return position_.epoch + (position_.step_in_epoch > 0 ? 1 : 0); }
 
     Runtime& runtime_;
@@ -68,6 +73,7 @@ private:
     std::int64_t saved_at_ = -1;
     std::string culprit_;            ///< of the first of the steps skipped in a row
     std::int64_t culprit_step_ = 0;  ///< and when that was
+    Bubble bubble_;
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_save_, since_log_;
@@ -105,7 +111,15 @@ TrainOutcome Trainer::run() {
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
                                    ? "completed"
                                    : "max_steps";
-    metrics_->end(reason, position_.attempts(), position_, watch_.seconds());
+    EndEvent end{.reason = reason, .steps = position_.attempts(), .seconds = watch_.seconds()};
+    if (position_.has_best) end.best = position_.best;
+    if (staged()) {
+        end.pipeline_bubble = bubble_.measured(runtime_.mesh.pipeline());
+        runtime_.log.info("pipeline: " + percent_text(*end.pipeline_bubble) +
+                          " of the ranks' time went into waiting for other stages, " +
+                          percent_text(Bubble::expected(parts_)) + " expected");
+    }
+    metrics_->end(end);
     say_what_came_of_it(reason);
     return {reason, position_, interrupted};
 }
@@ -155,7 +169,7 @@ void Trainer::say_what_starts() {
         metrics_ = std::make_unique<MetricsFile>(dir);
     });
     if (!metrics_) metrics_ = std::make_unique<MetricsFile>("");
-    if (config_.run.trace_samples && runtime_.mesh.tensor().rank() == 0)  // the others take the same samples
+    if (config_.run.trace_samples && runtime_.mesh.model().rank() == 0)  // the others take the same samples
         trace_ = std::make_unique<SampleTrace>(dir + "/samples-" + std::to_string(world().rank()) + ".csv");
     const std::int64_t steps = parts_.plan.steps();
     const std::int64_t total = config_.train.max_steps > 0 && config_.train.epochs > 0
@@ -180,14 +194,17 @@ void Trainer::say_what_starts() {
              count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
              count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction, " +
              config_.train.precision + " on " + runtime_.device.name());
-    if (runtime_.mesh.tensor().size() > 1)
-        log.info("mesh: data " + std::to_string(runtime_.mesh.data().size()) + " x pipeline " +
-                 std::to_string(runtime_.mesh.pipeline().size()) + " x tensor " +
-                 std::to_string(runtime_.mesh.tensor().size()) +
-                 ", ranks of a tensor group next to each other" +
-                 (config_.parallel.sequence ? ", positions split between layers" : ""));
-    else if (config_.parallel.sequence)
-        log.info("parallel.sequence=true changes nothing with parallel.tensor=1");
+    if (runtime_.mesh.model().size() > 1)
+        for (const std::string& line : mesh_table(runtime_, parts_)) log.info(line);
+    if (config_.parallel.sequence)
+        log.info(runtime_.mesh.tensor().size() > 1
+                     ? "sequence parallelism: each rank of a tensor group has its part of the positions"
+                     : "parallel.sequence=true changes nothing where parallel.tensor=1");
+    if (staged())
+        log.info("pipeline: " + config_.parallel.schedule + ", " +
+                 count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +
+                 percent_text(Bubble::expected(parts_)) +
+                 " of the ranks' time is expected to go into waiting");
     if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
         log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
                                                      .weight_decay = config_.optim.weight_decay,
@@ -228,6 +245,7 @@ void Trainer::train_one_step() {
     const StepResult result = parts_.step->run(lanes, request);
     const std::int64_t epoch = position_.epoch + 1;
 
+    bubble_.add(result);
     take_step(result);
     position_.samples += request.batch_samples;
     if (++position_.step_in_epoch == parts_.plan.steps()) {
@@ -292,7 +310,8 @@ void Trainer::take_step(const StepResult& result) {
 void Trainer::validate() {
     if (config_.train.eval_ema) parts_.runner->use(*parts_.arena->average);
     const EvalResult result =
-        evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan);
+        evaluate_set({world(), *parts_.runner, *parts_.pipeline, runtime_.mesh.tensor().rank() == 0},
+                     *parts_.valid_loader, parts_.valid_plan);
     if (config_.train.eval_ema) parts_.runner->use(parts_.arena->weights);
     take_validation(result);
     since_log_.restart();
