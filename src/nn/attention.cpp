@@ -81,13 +81,9 @@ public:
                 {.a = attended, .b = lane.operand(out_weight_), .c = out, .transpose_b = true, .bias = bias});
             return;
         }
-        const View part = forward_.room(lane);
+        const View part = forward_.part(lane, out);
         lane.ops->matmul({.a = attended, .b = lane.operand(out_weight_), .c = part, .transpose_b = true});
-        const View sum = forward_.sum(lane, part);
-        if (bias)
-            lane.ops->add_row(sum, bias, out);
-        else
-            lane.ops->copy(sum, out);
+        forward_.sum(lane, part, out, bias);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
@@ -112,11 +108,11 @@ public:
             lane.ops->rotate(dk, 0, base_, true, dk);
         }
         // dx is the sum over q, k, v (and over the ranks): added in float32, rounded once.
-        const View in = backward_.whole(lane, x), part = dx ? backward_.room(lane) : View{};
+        const View in = backward_.whole(lane, x), part = dx ? backward_.part(lane, dx) : View{};
         back(lane, in, q_, dq, part, false);
         back(lane, in, k_, dk, part, true);
         back(lane, in, v_, dv, part, true);
-        if (dx) lane.ops->copy(backward_.sum(lane, part), rows(dx, width_));
+        if (dx) backward_.sum(lane, part, dx);
         lane.gradients_done(q_.weight);
     }
 
@@ -140,7 +136,8 @@ public:
         work.attentions.push_back({shape, false});
         work.attentions.push_back({shape, true});
         if (rope_) work.move(t_ * (q + kv), samples, 4);
-        work.move(t_ * width_, samples, first ? 1 : 3);  // sums of biases; dx out of its float32 sum
+        const bool rounded = !first && work.compute != DType::f32;
+        work.move(t_ * width_, samples, rounded ? 3 : 1);  // sums of biases; dx out of its float32 sum
     }
 
 private:

@@ -60,9 +60,9 @@ public:
         lane.ops->conv_backward_weights(of(lane), x, images(lane, dz), lane.gradient(weight_),
                                         lane.accumulate);
         if (dx) {
-            const View part = split_ ? View{dx_edge_.room(lane).data, DType::f32, dx.shape} : dx;
+            const View part = split_ ? View{dx_edge_.part(lane, dx).data, DType::f32, dx.shape} : dx;
             lane.ops->conv_backward_data(of(lane), images(lane, dz), lane.operand(weight_), part);
-            if (split_) lane.ops->copy(dx_edge_.sum(lane, part), dx);
+            if (split_) dx_edge_.sum(lane, part, dx);
         }
         lane.gradients_done(weight_);
     }

@@ -43,9 +43,9 @@ public:
             lane.ops->embedding_forward(ids, lane.weight(weight_), 0, out);
             return;
         }
-        const View part = forward_.room(lane);
+        const View part = forward_.part(lane, out);
         lane.ops->embedding_forward(ids, lane.weight(weight_), here_.begin, part);
-        lane.ops->copy(forward_.sum(lane, part), out);
+        forward_.sum(lane, part, out);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View) const override {

@@ -56,9 +56,9 @@ public:
         lane.ops->matmul({.a = in, .b = lane.operand(gate_), .c = gate, .transpose_b = true});
         lane.ops->matmul({.a = in, .b = lane.operand(up_), .c = up, .transpose_b = true});
         lane.ops->gate_forward(gate, up, both);
-        const View part = lane.group.size() > 1 ? forward_.room(lane) : out;
+        const View part = lane.group.size() > 1 ? forward_.part(lane, out) : out;
         lane.ops->matmul({.a = both, .b = lane.operand(down_), .c = part, .transpose_b = true});
-        if (lane.group.size() > 1) lane.ops->copy(forward_.sum(lane, part), out);
+        if (lane.group.size() > 1) forward_.sum(lane, part, out);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
@@ -74,10 +74,10 @@ public:
         weights_back(lane, up, in, up_);
         if (dx) {
             // The sum of both branches (and over the ranks): added in float32, rounded once.
-            const View part = backward_.room(lane);
+            const View part = backward_.part(lane, dx);
             lane.ops->matmul({.a = gate, .b = lane.operand(gate_), .c = part});
             lane.ops->matmul({.a = up, .b = lane.operand(up_), .c = part, .accumulate = true});
-            lane.ops->copy(backward_.sum(lane, part), rows(dx, width_));
+            backward_.sum(lane, part, dx);
         }
         lane.gradients_done(gate_);
     }
@@ -93,7 +93,7 @@ public:
         work.gemms.push_back({width_, here_, rows, true, false, true});
         work.gemms.push_back({rows, here_, width_, false, false});
         work.move(rows_ * here_, samples, 3 + 5);
-        work.move(rows_ * width_, samples, first ? 0 : 3);
+        work.move(rows_ * width_, samples, first || work.compute == DType::f32 ? 0 : 3);
     }
 
 private:

@@ -39,8 +39,6 @@ public:
             bias.counted = !by_columns_ || group.rank() == 0;
             bias_ = plan.table.add(bias);
         }
-        // Partial sums are float32 whatever the layers compute in: they are rounded once, when they are
-        // complete.
         if (by_columns_) {
             y_edge_.plan(plan, in, rows_, out_, forward_at(tick), true);
             dy_edge_.plan(plan, in, rows_, out_, backward_at(tick), false);
@@ -65,13 +63,9 @@ public:
     void forward(LaneContext& lane, View x, View y) const override {
         const View bias = bias_ < 0 ? View{} : lane.weight(bias_);
         if (by_columns_) {
-            const View part = y_edge_.room(lane), rows_x = rows(x, here_in_.size());
+            const View part = y_edge_.part(lane, y), rows_x = rows(x, here_in_.size());
             lane.ops->matmul({.a = rows_x, .b = lane.operand(weight_), .c = part, .transpose_b = true});
-            const View sum = y_edge_.sum(lane, part);
-            if (bias)
-                lane.ops->add_row(sum, bias, rows(y, out_));
-            else
-                lane.ops->copy(sum, rows(y, out_));
+            y_edge_.sum(lane, part, y, bias);
             if (activation_ != Activation::none) lane.ops->activation_forward(activation_, y, y);
             return;
         }
@@ -100,10 +94,9 @@ public:
                           .transpose_a = true,
                           .accumulate = lane.accumulate});
         if (dx) {
-            const View rows_dx = rows(dx, here_in_.size());
-            const View part = by_rows_ ? dx_edge_.room(lane) : rows_dx;
+            const View part = by_rows_ ? dx_edge_.part(lane, dx) : rows(dx, here_in_.size());
             lane.ops->matmul({.a = dz, .b = lane.operand(weight_), .c = part});
-            if (by_rows_) lane.ops->copy(dx_edge_.sum(lane, part), rows_dx);
+            if (by_rows_) dx_edge_.sum(lane, part, dx);
         }
         if (!tied())
             lane.gradients_done(weight_);

@@ -49,7 +49,7 @@ void GroupEdge::plan(ModelPlan& plan, const Shape& in, std::int64_t rows, std::i
     width_ = width;
     const auto add = [&] { return plan.workspace.add(rows * width, 0, DType::f32, when, when); };
     if (positions_ > 0) whole_ = add();
-    if (positions_ > 0 || sums) room_ = add();
+    if (positions_ > 0 || (sums && plan.compute != DType::f32)) room_ = add();
 }
 
 View GroupEdge::room(const LaneContext& lane, DType type) const {
@@ -75,25 +75,36 @@ View GroupEdge::whole(LaneContext& lane, View x) const {
     return all;
 }
 
-View GroupEdge::sum(LaneContext& lane, View part) const {
+View GroupEdge::part(const LaneContext& lane, View result) const {
+    const bool there = positions_ == 0 && result.dtype == DType::f32;
+    return there ? rows(result, width_) : room(lane, DType::f32);
+}
+
+void GroupEdge::sum(LaneContext& lane, View part, View result, View bias) const {
+    View sums = part;
     if (positions_ == 0) {
         lane.sum_over_tensor(part);
-        return part;
+    } else {
+        std::array<Range, most_tensor_ranks> room_for_parts{};
+        const std::span<const Range> parts =
+            parts_of(lane.group, positions_, lane.samples * width_, room_for_parts);
+        for (int q = 0; q < lane.group.size(); ++q) {
+            const Range here = parts[static_cast<std::size_t>(q)];
+            lane.ops->take_columns(
+                rows(part, positions_ * width_), lane.group.part_of(positions_, q).begin * width_,
+                block(lane, whole_, DType::f32, here.begin, {lane.samples, here.size() / lane.samples}));
+        }
+        // What has been taken out of the partial sums makes room for the whole ones.
+        const Range mine = parts[static_cast<std::size_t>(lane.group.rank())];
+        sums = block(lane, room_, DType::f32, 0, {mine.size() / width_, width_});
+        lane.group.comm->reduce_scatter(block(lane, whole_, DType::f32, 0, part.shape), parts, sums,
+                                        Reduce::sum);
     }
-    std::array<Range, most_tensor_ranks> room_for_parts{};
-    const std::span<const Range> parts =
-        parts_of(lane.group, positions_, lane.samples * width_, room_for_parts);
-    for (int q = 0; q < lane.group.size(); ++q) {
-        const Range here = parts[static_cast<std::size_t>(q)];
-        lane.ops->take_columns(
-            rows(part, positions_ * width_), lane.group.part_of(positions_, q).begin * width_,
-            block(lane, whole_, DType::f32, here.begin, {lane.samples, here.size() / lane.samples}));
-    }
-    // What has been taken out of the partial sums makes room for the whole ones.
-    const Range mine = parts[static_cast<std::size_t>(lane.group.rank())];
-    const View sums = block(lane, room_, DType::f32, 0, {mine.size() / width_, width_});
-    lane.group.comm->reduce_scatter(block(lane, whole_, DType::f32, 0, part.shape), parts, sums, Reduce::sum);
-    return sums;
+    const View to = rows(result, width_);
+    if (bias)
+        lane.ops->add_row(sums, bias, to);
+    else if (sums.data != to.data)
+        lane.ops->copy(sums, to);
 }
 
 void ColumnGather::plan(ModelPlan& plan, std::int64_t rows, std::int64_t columns, int tick) {

@@ -29,16 +29,19 @@ void take_positions(LaneContext& lane, View whole, std::int64_t positions, std::
 /// ranks: all-reduced, or reduce-scattered to the positions. At a time one of the two is in use.
 class GroupEdge {
 public:
-    /// For `rows` per sample (all positions) of `width` features; `sums`: sum() is asked for.
+    /// For `rows` per sample (all positions) of `width` features; `sums`: part() and sum() are asked for.
     void plan(ModelPlan& plan, const Shape& in, std::int64_t rows, std::int64_t width, Moment when,
               bool sums);
 
     /// x [N·rows here, width] of all ranks. [N·rows, width]; x itself where positions are not split
     View whole(LaneContext& lane, View x) const;
-    /// Where this rank's part of a sum goes; what whole() gave stays. [N·rows, width], float32 as a rule
-    View room(const LaneContext& lane, DType type = DType::f32) const;
-    /// The sum of what the ranks have put into room(). [N·rows here, width]
-    View sum(LaneContext& lane, View part) const;
+    /// Room for all positions, beside what whole() gave; only where they are split. [N·rows, width]
+    View room(const LaneContext& lane, DType type) const;
+    /// Where this rank's part of a sum goes that is to end in `result`: there, where it can. Partial sums are
+    /// float32 whatever layers compute in: they are rounded once, when they are complete. [N·rows, width]
+    View part(const LaneContext& lane, View result) const;
+    /// result = the sum of the ranks' parts (+ bias). result [N·rows here, width], bias [width] or absent
+    void sum(LaneContext& lane, View part, View result, View bias = {}) const;
 
 private:
     std::int64_t positions_ = 0, rows_ = 1, width_ = 0;
