@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "train/config_fields.hpp"
+#include "train/deadline.hpp"
 #include "trireme/nn/description.hpp"
 #include "trireme/optim/rules.hpp"
 
@@ -29,6 +30,10 @@ void check_init(const std::string&, const std::string& value) {
 
 void check_resume(const std::string& key, const std::string& value) {
     if (line_from(key, value).empty()) refuse(key, value, "auto, none or the path of a checkpoint");
+}
+
+void check_time_limit(const std::string&, const std::string& value) {
+    time_limit_from(value);
 }
 
 Rows run_rows() {
@@ -65,6 +70,11 @@ Rows run_rows() {
         choice(
             "run.progress", [](auto& c) -> auto& { return c.run.progress; }, {"auto", "on", "off"},
             "The progress line: auto (on a terminal), on, off."),
+        checked(
+            "run.time_limit", [](auto& c) -> auto& { return c.run.time_limit; }, check_time_limit,
+            "How long the job may take: `90 minutes`, `2 hours`, `1:30:00`, none, or auto (until the end "
+            "that "
+            "Slurm has set). Before that the run saves and stops with status 75."),
     };
 }
 

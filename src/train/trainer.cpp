@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "train/assembly.hpp"
+#include "train/deadline.hpp"
 #include "train/evaluate_set.hpp"
 #include "train/mesh_report.hpp"
 #include "train/progress.hpp"
@@ -76,6 +77,9 @@ private:
     std::string culprit_;            ///< of the first of the steps skipped in a row
     std::int64_t culprit_step_ = 0;  ///< and when that was
     Bubble bubble_;
+    Deadline deadline_{config_.run.time_limit};
+    Stopwatch since_step_;
+    bool out_of_time_ = false;  ///< known to rank 0
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_save_, since_log_;
@@ -108,7 +112,7 @@ TrainOutcome Trainer::run() {
     const bool interrupted = stop_ && !finished();
     if (!interrupted && last_valid_) progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
     if (saved_at_ != position_.attempts()) save();
-    const std::string reason = interrupted ? "signal"
+    const std::string reason = interrupted ? (out_of_time_ ? "time_limit" : "signal")
                                : early     ? "early_stop"
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
                                    ? "completed"
@@ -130,6 +134,7 @@ TrainOutcome Trainer::run() {
 void Trainer::say_what_came_of_it(const std::string& reason) {
     const std::string& dir = config_.run.dir;
     std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
+                       : reason == "time_limit" ? "stopped before the time was up, start again to go on"
                        : reason == "early_stop" ? "stopped early, validation no longer improves"
                                                 : "done";
     text += ": " + count_text(position_.attempts(), "step") + " in " + duration_text(watch_.seconds());
@@ -194,6 +199,10 @@ void Trainer::say_what_starts() {
              config_.train.precision + " on " + runtime_.device.name());
     if (runtime_.mesh.model().size() > 1)
         for (const std::string& line : mesh_table(runtime_, parts_)) log.info(line);
+    if (config_.parallel.sequence)
+        log.info(runtime_.mesh.tensor().size() > 1
+                     ? "sequence parallelism: each rank of a tensor group has its part of the positions"
+                     : "parallel.sequence=true changes nothing where parallel.tensor=1");
     if (staged())
         log.info("pipeline: " + config_.parallel.schedule + ", " +
                  count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +
@@ -232,12 +241,15 @@ void Trainer::train_one_step() {
                         .attempt = position_.attempts(),
                         .batch_samples = parts_.plan.step(position_.step_in_epoch).size(),
                         .scale = position_.scaler.scale};
-    request.flags[stop_flag] = runtime_.stop_requested();
+    out_of_time_ = root() && deadline_.near();
+    request.flags[stop_flag] = runtime_.stop_requested() || out_of_time_;
+    since_step_.restart();
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
+    deadline_.took_step(since_step_.seconds());
     const std::int64_t epoch = position_.epoch + 1;
 
     bubble_.add(result);
@@ -371,6 +383,7 @@ SavedCheckpoint Trainer::save_to(const std::string& path) {
     const SavedCheckpoint saved =
         save_checkpoint(world(), path, parts_.model->table(), parts_.state->arena, meta());
     metrics_->checkpoint(saved);
+    deadline_.took_save(saved.seconds);
     since_log_.restart();
     return saved;
 }

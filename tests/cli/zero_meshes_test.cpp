@@ -12,6 +12,11 @@ Keys zero(const std::string& stage, const std::string& overlap = "off", const st
     return {{"parallel.zero", stage}, {"parallel.overlap", overlap}, {"parallel.bucket_mb", mb}};
 }
 
+Keys operator+(Keys keys, const Keys& more) {
+    keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+}
+
 // Each stage at two, three and four ranks, with and without a thread for communication.
 std::vector<Grid> all_stages() {
     return {{2, 1, 1, zero("1")},       {3, 1, 1, zero("1", "on")}, {4, 1, 1, zero("1", "on")},
@@ -48,14 +53,15 @@ TEST_CASE("a transformer with a sharded state is the same as on one rank", "[cli
     }
     SECTION("with tensor and pipeline parallelism") {
         const Keys interleaved = {{"parallel.schedule", "interleaved"}, {"parallel.chunks", "2"}};
-        Keys third = zero("3", "on");
-        third.insert(third.end(), interleaved.begin(), interleaved.end());
+        const Keys sequence = {{"parallel.sequence", "true"}};
         require_like_one_rank(run.with({{"train.lanes", "5"}}), {{4, 2, 1, zero("1", "on")},
                                                                  {4, 2, 1, zero("3")},
+                                                                 {4, 2, 1, zero("2") + sequence},
+                                                                 {4, 2, 1, zero("3", "on") + sequence},
                                                                  {4, 1, 2, zero("1")},
                                                                  {4, 1, 2, zero("2", "on")},
                                                                  {6, 1, 2, zero("3")},
-                                                                 {4, 1, 2, third},
+                                                                 {4, 1, 2, zero("3", "on") + interleaved},
                                                                  {8, 2, 2, zero("3", "on")}});
     }
 }

@@ -28,6 +28,7 @@ struct Config {
         bool trace_samples = false;
         std::string resume = "auto";    ///< auto, none, or a checkpoint
         std::string progress = "auto";  ///< auto: on a terminal; on; off
+        std::string time_limit = "auto";
     } run;
     struct {
         std::string train, valid, test;
