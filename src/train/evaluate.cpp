@@ -26,6 +26,7 @@ struct SavedModel {
     EpochPlan plan;
     std::unique_ptr<Model> model;
     std::unique_ptr<Arena> arena;
+    std::unique_ptr<WholeWeights> weights;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<Loader> loader;
 };
@@ -53,8 +54,9 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     load_checkpoint(world, checkpoint, model->table(), *arena,
                     config.train.eval_ema ? Part::average : Part::weights);
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    runner = std::make_unique<LaneRunner>(runtime.device, *model, *arena, threads.workers, threads.threads);
-    runner->use(arena->weights);
+    weights = std::make_unique<WholeWeights>(*arena);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, *weights, threads.workers, threads.threads);
+    runner->use(WeightKind::current);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());

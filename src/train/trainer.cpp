@@ -315,11 +315,11 @@ void Trainer::take_step(const StepResult& result) {
 }
 
 void Trainer::validate() {
-    if (config_.train.eval_ema) parts_.runner->use(*parts_.arena->average);
+    if (config_.train.eval_ema) parts_.runner->use(WeightKind::average);
     const EvalResult result =
         evaluate_set({world(), *parts_.runner, *parts_.pipeline, runtime_.mesh.tensor().rank() == 0},
                      *parts_.valid_loader, parts_.valid_plan);
-    if (config_.train.eval_ema) parts_.runner->use(parts_.arena->weights);
+    if (config_.train.eval_ema) parts_.runner->use(WeightKind::current);
     take_validation(result);
     since_log_.restart();
 }
@@ -367,9 +367,9 @@ CheckpointMeta Trainer::meta() const {
 /// Loss and gradient are checked in each step, but the update itself can overflow as well.
 void Trainer::require_finite_weights() {
     double squares = 0;
-    parts_.runner->ops().sum_squares(parts_.arena->weights.whole(), &squares);
+    parts_.runner->ops().sum_squares(parts_.state->arena.weights.whole(), &squares);
     runtime_.device.synchronize();
-    if (!std::isfinite(all_reduce_value(runtime_.mesh.model(), squares)))  // ranks may hold different weights
+    if (!std::isfinite(all_reduce_value(world(), squares)))  // ranks may hold different weights
         throw Error(Status::failed,
                     "step " + std::to_string(position_.attempts()) +
                         " has left weights that are not finite: training has diverged and they are not "
@@ -381,7 +381,7 @@ void Trainer::require_finite_weights() {
 SavedCheckpoint Trainer::save_to(const std::string& path) {
     require_finite_weights();
     const SavedCheckpoint saved =
-        save_checkpoint(world(), path, parts_.model->table(), *parts_.arena, meta());
+        save_checkpoint(world(), path, parts_.model->table(), parts_.state->arena, meta());
     metrics_->checkpoint(saved);
     deadline_.took_save(saved.seconds);
     since_log_.restart();
