@@ -246,8 +246,9 @@ void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineActio
         const int chunk = action.chunk;
         pipeline.settle(slot_of(action));
         LaneContext lane = context(worker, batch, action);
-        lane.last = last || lane.gradient_storage != nullptr;  // windows take one lane's gradients each
-        if (last || lane.gradient_storage != nullptr)
+        // Where gradients are sharded, what a lane leaves is summed on its own: each is the last one.
+        lane.last = last || lane.gradient_storage != nullptr;
+        if (lane.last)
             lane.finished = [this](std::int64_t offset) { parts_.state.reducer->finished_below(offset); };
         if (pipeline.last(chunk)) {
             const double scale = request.scale / static_cast<double>(request.batch_samples);

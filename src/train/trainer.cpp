@@ -203,6 +203,7 @@ void Trainer::say_what_starts() {
         log.info(runtime_.mesh.tensor().size() > 1
                      ? "sequence parallelism: each rank of a tensor group has its part of the positions"
                      : "parallel.sequence=true changes nothing where parallel.tensor=1");
+    if (parts_.state->sharding.stage() > 0) log.info(state_text(*parts_.state));
     if (staged())
         log.info("pipeline: " + config_.parallel.schedule + ", " +
                  count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +

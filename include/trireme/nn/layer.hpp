@@ -59,7 +59,7 @@ struct LaneContext {
     std::byte* workspace = nullptr;
     bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
     bool accumulate = false;  ///< add to the gradients that earlier lanes left there
-    bool last = false;        ///< no lane with samples follows on this rank in this step
+    bool last = false;        ///< no lane with samples adds to the same gradients after this one
     TensorGroup group{};
     std::uint64_t seed = 0;
     std::int64_t step = 0;            ///< attempted updates so far: the dropout key
