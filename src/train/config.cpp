@@ -160,7 +160,6 @@ void check_config(const Config& c) {
     not_built(c.parallel.pipeline > 1, "parallel.pipeline");
     not_built(c.parallel.zero > 0, "parallel.zero");
     not_built(c.parallel.sequence, "parallel.sequence");
-    not_built(c.run.devices > 1, "run.devices");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");
