@@ -2,6 +2,7 @@
 // errors into one message and an exit status. With run.devices the process is as many ranks, a thread each.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -86,13 +87,17 @@ struct Job {
 void warn_of_crowding(const Session& session, const Device& device, const Log& log) {
     constexpr int usual_most = 64;
     const int devices = session.devices();
+    const std::string these = "run.devices=" + std::to_string(devices);
+    const char* binding = std::getenv("OMP_PROC_BIND");
+    if (device.host_memory() && binding != nullptr && *binding != '\0' && std::string(binding) != "false")
+        log.warning("OMP_PROC_BIND=" + std::string(binding) + " binds the threads of all devices of " +
+                    these + " to the same cores; unset it");
     if (device.host_memory() && devices > session.allowed_cores())
-        log.warning("run.devices=" + std::to_string(devices) +
-                    " is more than the cores that the process may use, " +
+        log.warning(these + " is more than the cores that the process may use, " +
                     std::to_string(session.allowed_cores()) + ": they take turns");
     else if (devices > usual_most)
-        log.warning("run.devices=" + std::to_string(devices) + " in one process is more than " +
-                    std::to_string(usual_most) + ": more processes with fewer devices each may be faster");
+        log.warning(these + " is more than " + std::to_string(usual_most) +
+                    " in one process; more processes with fewer devices each may be faster");
 }
 
 int run_rank(Session& session, const Job& job) {

@@ -237,6 +237,9 @@ TEST_CASE("more devices than cores, or very many, are warned of; too many are re
     REQUIRE(run.events("start")[0]["ranks"] == 70);
     const Result few = run.with({{"run.devices", "1"}, {"run.resume", "none"}}).expect(0, 0);
     CHECK(few.err.find("run.devices") == std::string::npos);
+    const Result bound = trireme::testing::trireme(0, run.with({{"run.devices", "2"}}).arguments(),
+                                                   {.timeout = 60, .env = {{"OMP_PROC_BIND", "true"}}});
+    CHECK_THAT(bound.err, contains("warning: OMP_PROC_BIND=true binds"));
     CHECK_THAT(run.with({{"run.devices", "5000"}}).expect(2, 0).err, contains("run.devices=5000"));
     CHECK_THAT(run.with({{"run.devices", "0"}}).expect(2, 0).err, contains("run.devices=0"));
 }
