@@ -103,17 +103,6 @@ Product::Product(Runtime& runtime, Ops& ops, const Work::AttentionPass& pass, DT
     action_ = [=, &ops] { ops.attention_backward(args, dy, dq, dk, dv); };
 }
 
-double flops_of(const Work::Gemm& gemm) {
-    return 2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
-}
-
-double flops_of(const Work::Conv& conv) {
-    const Window& w = conv.window;
-    const std::int64_t products =
-        w.n * w.out * w.out_h() * w.out_w() * (w.c / w.groups) * w.kernel_h * w.kernel_w;
-    return 2.0 * static_cast<double>(products);
-}
-
 double copy_rate(Runtime& runtime, Ops& ops) {
     const std::int64_t count = 32 << 20;  // two buffers of 128 MB
     const Buffer from = random_reals(runtime, ops, DType::f32, count),

@@ -32,8 +32,6 @@ double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape, DType com
     const Product product(runtime, ops, shape, compute);
     return seconds_of(runtime.session.world(), [&] { product.run(); });
 }
-double flops_of(const Work::Gemm& gemm);
-double flops_of(const Work::Conv& conv);
 
 /// Bytes read plus bytes written per second by a copy of 256 MB on every rank at once. Collective.
 double copy_rate(Runtime& runtime, Ops& ops);

@@ -64,28 +64,29 @@ std::string row_time(double seconds) {
 
 /// Seconds of the parts of one step.
 struct Parts {
-    double products = 0, others = 0, updates = 0, reduction = 0, step = 0, rest = 0;
+    double products = 0, others = 0, updates = 0, reduction = 0, stages = 0, step = 0, rest = 0;
 };
 
 /// The step itself, taken apart: medians over repetitions, of the slowest rank.
 class StepMeasurement {
 public:
-    StepMeasurement(Runtime& runtime, const Config& config, const Model& model, Range my_lanes,
-                    std::int64_t all_lanes)
+    StepMeasurement(Runtime& runtime, const Config& config, const Model& model, Pipeline& pipeline,
+                    Range my_lanes, std::int64_t all_lanes)
         : world_(runtime.mesh.world()),
           threads_(choose_threads(config, runtime.threads, my_lanes)),
           optimizer_(make_optimizer(optimizer_options(config))),
-          update_(*optimizer_, model.table(), optimizer_options(config)),
+          update_(*optimizer_, model.table(), optimizer_options(config),
+                  runtime.mesh.model().size() > 1 ? &runtime.mesh.model() : nullptr),
           arena_(runtime.device, model.table(),
                  {.state_names = optimizer_->state_names(),
                   .compute = compute_type(config),
                   .average = config.train.ema > 0}),
-          runner_(runtime.device, model, arena_, threads_.workers, threads_.threads,
+          runner_(runtime.device, model, arena_, threads_.workers, threads_.threads, pipeline.slots(),
                   [this](std::unique_ptr<Ops> ops) {
                       return make_timed_ops(std::move(ops), times_.emplace_back());
                   }),
           reducer_(make_reducer(
-              world_, runtime.device, model.table(), arena_,
+              runtime.mesh.data(), runtime.device, model.table(), arena_,
               {.lanes = all_lanes,
                .my_lanes = my_lanes,
                .workers = threads_.workers,
@@ -93,8 +94,18 @@ public:
                .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
                .overlap = config.parallel.overlap == "on",
                .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
-          step_(world_, runtime.mesh.model(), runner_, arena_, update_, *reducer_, all_lanes,
+          sums_(model.table(), runtime.mesh.pipeline()),
+          step_({.world = world_,
+                 .model = runtime.mesh.model(),
+                 .pipeline = pipeline,
+                 .runner = runner_,
+                 .arena = arena_,
+                 .update = update_,
+                 .reducer = *reducer_,
+                 .sums = sums_},
+                all_lanes,
                 {.clip_norm = config.train.clip_norm,
+                 .reports = runtime.mesh.tensor().rank() == 0,
                  .may_skip = scaler_options(config).enabled,
                  .average_decay = config.train.ema}) {
         model.initialize(runner_.ops(), arena_.weights, 1);
@@ -115,7 +126,8 @@ public:
                                     Reduce::max);
         };
         return {median(&Parts::products),  median(&Parts::others), median(&Parts::updates),
-                median(&Parts::reduction), median(&Parts::step),   median(&Parts::rest)};
+                median(&Parts::reduction), median(&Parts::stages), median(&Parts::step),
+                median(&Parts::rest)};
     }
 
     Ops& ops() { return runner_.ops(); }
@@ -134,13 +146,14 @@ private:
         const StepResult result = step_.run(
             lanes, {.lr = 1e-5, .updates = updates_, .attempt = updates_, .batch_samples = batch_samples});
         ++updates_;
-        Parts parts{.reduction = result.exposed_seconds, .step = watch.seconds()};
+        Parts parts{
+            .reduction = result.exposed_seconds, .stages = result.pipeline_seconds, .step = watch.seconds()};
         for (const OpTimes& times : times_) {  // workers run side by side
             parts.products += times.products / threads_.workers;
             parts.others += times.others / threads_.workers;
             parts.updates += times.updates / threads_.workers;
         }
-        parts.rest = parts.step - parts.products - parts.updates - parts.reduction;
+        parts.rest = parts.step - parts.products - parts.updates - parts.reduction - parts.stages;
         return parts;
     }
 
@@ -152,6 +165,7 @@ private:
     Arena arena_;
     LaneRunner runner_;
     std::unique_ptr<GradientReducer> reducer_;
+    GradientSums sums_;
     TrainStep step_;
     std::int64_t updates_ = 0;
 };
@@ -170,9 +184,8 @@ Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench&
     for (const Work::AttentionPass& pass : work.attentions)
         limit.products += lanes * product_seconds(runtime, ops, pass, work.compute);
     limit.others = lanes * work.bytes / copy;
-    limit.updates = update_bytes * static_cast<double>(model.table().weight_count()) / copy;
-    if (runtime.mesh.world().size() > 1)
-        limit.reduction = reduce_seconds(runtime, model.table().arena_size());
+    limit.updates = update_bytes * static_cast<double>(model.table().local_weight_count()) / copy;
+    if (runtime.mesh.data().size() > 1) limit.reduction = reduce_seconds(runtime, model.table().arena_size());
     limit.step = limit.products + limit.others + limit.updates + limit.reduction;
     return limit;
 }
@@ -211,13 +224,20 @@ BenchModel bench_model(const StepBench& bench, const Config& config) {
 void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) {
     Communicator& world = runtime.mesh.world();
     const BenchModel shape = bench_model(bench, config);
-    const std::int64_t all_lanes = bench.lanes * world.size(), batch = all_lanes * bench.samples;
-    const Range my_lanes = part_of({0, all_lanes}, world.size(), world.rank());
-    const Model model(ModelDescription{shape.layers, "cross_entropy", "kaiming"}, {}, shape.sample,
-                      shape.classes,
-                      ModelOptions{.max_samples = bench.samples, .compute = compute_type(config)});
+    Communicator& data = runtime.mesh.data();
+    const std::int64_t all_lanes = bench.lanes * data.size(), batch = all_lanes * bench.samples;
+    const Range my_lanes = part_of({0, all_lanes}, data.size(), data.rank());
+    const ModelDescription description{shape.layers, "cross_entropy", "kaiming"};
+    ModelOptions options{.max_samples = bench.samples,
+                         .compute = compute_type(config),
+                         .group = TensorGroup(runtime.mesh.tensor())};
+    Pipeline pipeline = make_pipeline(runtime.mesh.pipeline(), config, my_lanes.size());
+    options.chunks =
+        chunks_of(pipeline, cut_into_stages(layer_costs(description, shape.sample, shape.classes, options),
+                                            pipeline.shape().stages()));
+    const Model model(description, {}, shape.sample, shape.classes, options);
 
-    StepMeasurement measurement(runtime, config, model, my_lanes, all_lanes);
+    StepMeasurement measurement(runtime, config, model, pipeline, my_lanes, all_lanes);
     Ops& ops = measurement.ops();
     const Batches batches(runtime, ops, shape, bench, my_lanes, all_lanes);
     const Parts found = measurement.run(batches.lanes(), batch);
@@ -234,6 +254,7 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
                row_time(found.updates)});
     table.add({"reduction (" + bytes_text(4.0 * static_cast<double>(model.table().arena_size())) + ")",
                row_time(limit.reduction), row_time(found.reduction)});
+    if (pipeline.shape().stages() > 1) table.add({"waiting for other stages", "", row_time(found.stages)});
     table.add({"step", row_time(limit.step), row_time(found.step)});
     print("step of " + bench.model + ", " + config.train.precision + ", " +
           count_text(bench.samples, "sample") + " a lane, " + count_text(bench.lanes, "lane") + " a rank, " +

@@ -35,14 +35,14 @@ void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
     };
     for (const Work::Gemm& gemm : gemms)
         add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n,
-            gemm.k, product_seconds(runtime, ops, gemm, compute), flops_of(gemm));
+            gemm.k, product_seconds(runtime, ops, gemm, compute), gemm.flops());
     for (const Work::Conv& conv : convs) {
         const Window& w = conv.window;
         const char* pass = conv.pass == Work::ConvPass::forward         ? "conv"
                            : conv.pass == Work::ConvPass::backward_data ? "conv, to its input"
                                                                         : "conv, to its kernel";
         add(pass, w.n * w.out_h() * w.out_w(), w.out, w.c / w.groups * w.kernel_h * w.kernel_w,
-            product_seconds(runtime, ops, conv, compute), flops_of(conv));
+            product_seconds(runtime, ops, conv, compute), conv.flops());
     }
     if (runtime.session.rank() == 0)
         print(std::string(name_of(compute)) + ", " + ops.description() + ", every rank at once\n" +

@@ -105,7 +105,8 @@ int run_rank(Session& session, const Job& job) {
     const Log log(session.rank(), log_level_from(config.run.log));
     const std::unique_ptr<Device> device = make_device(config.run.device);
     if (session.devices() > 1) warn_of_crowding(session, *device, log);
-    Mesh mesh(session.world(), static_cast<int>(config.parallel.tensor), 1);
+    Mesh mesh(session.world(), static_cast<int>(config.parallel.tensor),
+              static_cast<int>(config.parallel.pipeline));
     if (!config.parallel.allow_spread) mesh.require_tensor_on_one_node(session.local());
     Runtime runtime{.session = session,
                     .mesh = mesh,

@@ -23,9 +23,6 @@ std::unique_ptr<Layer> make_swiglu(const LayerSpec& spec);
 std::unique_ptr<Layer> make_image_tokens(const LayerSpec& spec);
 std::unique_ptr<Layer> make_token_mean(const LayerSpec& spec);
 
-/// Layers one after another; `lines` are consumed from `next` up to the end, or up to shortcut or end.
-std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next);
-
 /// What an activation layer applies; none for every other layer.
 Activation activation_of(const Layer& layer);
 

@@ -134,7 +134,7 @@ private:
             spec_.refuse("tied=" + name + ": that embedding has " + std::to_string(embedding->second.vocab) +
                          " vectors of " + std::to_string(embedding->second.dim) + ", but here are " +
                          std::to_string(in_) + " features and " + std::to_string(out_) + " outputs");
-        plan.table.share(embedding->second.weight);
+        plan.table.share(embedding->second.weight, plan.here);
         return embedding->second.weight;
     }
     Parameter weight(const ModelPlan& plan) const {

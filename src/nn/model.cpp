@@ -3,15 +3,20 @@
 #include <cmath>
 
 #include "nn/layers.hpp"
+#include "nn/sequence.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
 namespace {
 
-std::vector<LayerSpec> specs_from(const std::vector<std::string>& lines) {
+std::unique_ptr<Sequence> layers_from(const ModelDescription& description) {
     std::vector<LayerSpec> specs;
-    for (const std::string& line : lines) specs.emplace_back(line, static_cast<int>(specs.size()));
-    return specs;
+    for (const std::string& line : description.layers)
+        specs.emplace_back(line, static_cast<int>(specs.size()));
+    std::size_t next = 0;
+    std::unique_ptr<Sequence> layers = make_sequence(specs, next);
+    if (next < specs.size()) specs[next].refuse("there is no residual block open here");
+    return layers;
 }
 
 /// He et al. 2015: normal with variance 2/fan_in. Glorot and Bengio 2010: uniform within
@@ -44,13 +49,40 @@ LossKind loss_from(const std::string& name) {
     throw usage_error("model.loss=" + name + ": expected cross_entropy, mse or bce");
 }
 
+std::vector<double> layer_costs(const ModelDescription& description, const Shape& sample,
+                                std::int64_t outputs, const ModelOptions& options) {
+    // Of an ordinary core: only the proportions matter.
+    constexpr double flops_per_second = 1e11, bytes_per_second = 1e10;
+    const std::unique_ptr<Sequence> layers = layers_from(description);
+    ParameterTable table;
+    WorkspacePlan workspace;
+    ModelPlan plan{.table = table,
+                   .workspace = workspace,
+                   .init = description.init,
+                   .outputs = outputs,
+                   .compute = options.compute,
+                   .group = options.group};
+    layers->plan(plan, sample, true);
+    std::vector<double> costs;
+    for (int i = 0; i < layers->size(); ++i) {
+        const Work work = layers->work_of(i, options.max_samples);
+        costs.push_back(work.flops() / flops_per_second + work.bytes / bytes_per_second);
+    }
+    return costs;
+}
+
 Model::Model(const ModelDescription& description, const LossOptions& loss, const Shape& sample,
              std::int64_t outputs, const ModelOptions& options)
-    : loss_(loss), compute_(options.compute), group_(options.group), input_(sample) {
-    const std::vector<LayerSpec> specs = specs_from(description.layers);
-    std::size_t next = 0;
-    layers_ = make_sequence(specs, next);
-    if (next < specs.size()) specs[next].refuse("there is no residual block open here");
+    : loss_(loss),
+      compute_(options.compute),
+      group_(options.group),
+      chunks_(options.chunks),
+      input_(sample),
+      layers_(layers_from(description)) {
+    if (chunks_.empty())
+        chunks_.push_back({0, layers_->size()});
+    else
+        layers_->keep_only(chunks_);
 
     const bool classes = loss_.kind == LossKind::cross_entropy;
     ModelPlan plan{.table = table_,
@@ -78,15 +110,24 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
     workspace_.lay_out(options.max_samples);
 }
 
+bool Model::is_first(int chunk) const {
+    return layers_of(chunk).begin == 0;
+}
+bool Model::is_last(int chunk) const {
+    return layers_of(chunk).end == layers_->size();
+}
+
 /// The tensors before the first and after the last layer.
 void Model::plan_ends(ModelPlan& plan) {
     const int tick = workspace_.next_tick();
     const std::int64_t rows = output_.count() / outputs(), here = rows * classes_.size();
-    output_tensor_ = workspace_.add(here, 0, DType::f32, forward_at(0), backward_at(0));
-    d_output_tensor_ = workspace_.add(here, 0, compute_, forward_at(tick), backward_at(0));
     const bool tokens = !plan.embeddings.empty();
+    workspace_.take_memory(is_first(0));
     if (compute_ != DType::f32 && !tokens)
         input_tensor_ = workspace_.add(input_.count(), 0, compute_, forward_at(0), backward_at(0));
+    workspace_.take_memory(is_last(chunks() - 1));
+    output_tensor_ = workspace_.add(here, 0, DType::f32, forward_at(0), backward_at(0));
+    d_output_tensor_ = workspace_.add(here, 0, compute_, forward_at(tick), backward_at(0));
     if (!plan.split_output) return;
     const auto of_rows = [&](std::int64_t columns, DType type) {
         return workspace_.add(rows * columns, 0, type, forward_at(tick), forward_at(tick));
@@ -101,11 +142,37 @@ void Model::plan_ends(ModelPlan& plan) {
 
 Model::~Model() = default;
 
-View Model::forward(LaneContext& lane, View x) const {
-    const View input = input_of(lane, x), output = lane.tensor(output_tensor_, local_output(lane));
-    if (input.data != x.data) lane.ops->copy(x, input);
-    layers_->forward(lane, input, output);
+View Model::inlet(const LaneContext& lane, int chunk) const {
+    return layers_->activation(lane, layers_of(chunk).begin - 1);
+}
+View Model::inlet_gradient(const LaneContext& lane, int chunk) const {
+    return layers_->gradient(lane, layers_of(chunk).begin - 1);
+}
+View Model::outlet(const LaneContext& lane, int chunk) const {
+    return layers_->activation(lane, layers_of(chunk).end - 1);
+}
+View Model::outlet_gradient(const LaneContext& lane, int chunk) const {
+    return layers_->gradient(lane, layers_of(chunk).end - 1);
+}
+
+View Model::forward(LaneContext& lane, View x, int chunk) const {
+    View input = is_first(chunk) ? input_of(lane, x) : inlet(lane, chunk);
+    if (is_first(chunk) && input.data != x.data) lane.ops->copy(x, input);
+    const View output = is_last(chunk) ? output_of(lane) : outlet(lane, chunk);
+    layers_->forward(layers_of(chunk), lane, input, output);
     return output;
+}
+
+void Model::backward(LaneContext& lane, View x, int chunk) const {
+    const bool first = is_first(chunk), last = is_last(chunk);
+    layers_->backward(layers_of(chunk), lane, first ? input_of(lane, x) : inlet(lane, chunk),
+                      last ? output_of(lane) : outlet(lane, chunk),
+                      last ? lane.tensor(d_output_tensor_, local_output(lane)) : outlet_gradient(lane, chunk),
+                      first ? View{} : inlet_gradient(lane, chunk));
+}
+
+View Model::output_of(const LaneContext& lane) const {
+    return lane.tensor(output_tensor_, local_output(lane));
 }
 
 Shape Model::local_output(const LaneContext& lane) const {
@@ -127,20 +194,18 @@ View Model::input_of(const LaneContext& lane, View x) const {
     return input_tensor_ < 0 ? x : lane.tensor(input_tensor_, x.shape);
 }
 
-void Model::loss(LaneContext& lane, View output, View y, const LossSums& sums) const {
-    run_loss(lane, output, y, {}, 1, sums);
+void Model::loss(LaneContext& lane, View y, const LossSums& sums) const {
+    run_loss(lane, y, {}, 1, sums);
 }
 
-void Model::loss_and_backward(LaneContext& lane, View x, View output, View y, float gradient_scale,
-                              const LossSums& sums) const {
-    const View d_output = lane.tensor(d_output_tensor_, local_output(lane));
-    run_loss(lane, output, y, d_output, gradient_scale, sums);
-    layers_->backward(lane, input_of(lane, x), output, d_output, {});
+void Model::start_backward(LaneContext& lane, View y, float gradient_scale, const LossSums& sums) const {
+    run_loss(lane, y, lane.tensor(d_output_tensor_, local_output(lane)), gradient_scale, sums);
 }
 
-void Model::run_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
+void Model::run_loss(LaneContext& lane, View y, View d_output, float gradient_scale,
                      const LossSums& sums) const {
-    if (gather_) return run_split_loss(lane, output, y, d_output, gradient_scale, sums);
+    if (gather_) return run_split_loss(lane, y, d_output, gradient_scale, sums);
+    const View output = output_of(lane);
     if (loss_.kind == LossKind::cross_entropy) {
         lane.ops->cross_entropy({.logits = rows(output, outputs()),
                                  .labels = {y.data, y.dtype, {y.count()}},
@@ -163,8 +228,9 @@ void Model::run_loss(LaneContext& lane, View output, View y, View d_output, floa
 }
 
 /// The logits are never gathered: three reductions of a few numbers for each row instead.
-void Model::run_split_loss(LaneContext& lane, View output, View y, View d_output, float gradient_scale,
+void Model::run_split_loss(LaneContext& lane, View y, View d_output, float gradient_scale,
                            const LossSums& sums) const {
+    const View output = output_of(lane);
     const std::int64_t count = y.count();
     const SplitCrossEntropy args{.logits = {output.data, output.dtype, {count, classes_.size()}},
                                  .labels = {y.data, y.dtype, {count}},

@@ -9,6 +9,7 @@ namespace trireme {
 
 TensorId WorkspacePlan::add(std::int64_t per_sample, std::int64_t fixed, DType dtype, Moment from,
                             Moment to) {
+    if (!takes_memory_) per_sample = fixed = 0;
     tensors_.push_back({per_sample, fixed, dtype, from, to});
     return static_cast<TensorId>(tensors_.size()) - 1;
 }

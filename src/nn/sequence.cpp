@@ -1,5 +1,8 @@
 // Layers one after another, and residual blocks (y = act(main(x) + shortcut(x)), the shortcut being x itself
 // or layers of its own).
+#include "nn/sequence.hpp"
+
+#include <algorithm>
 #include <utility>
 
 #include "nn/layers.hpp"
@@ -7,111 +10,123 @@
 #include "trireme/base/parse.hpp"
 
 namespace trireme {
+
+void Sequence::append(std::unique_ptr<Layer> layer) {
+    // An activation that the layer before can apply on the way needs no pass, and no tensor, of its own.
+    const Activation activation = activation_of(*layer);
+    if (activation != Activation::none && !children_.empty() && children_.back().layer->absorb(activation))
+        return;
+    children_.push_back({std::move(layer)});
+}
+
+bool Sequence::here(std::int64_t child) const {
+    return chunks_.empty() || std::any_of(chunks_.begin(), chunks_.end(), [child](const Range& chunk) {
+               return chunk.begin <= child && child < chunk.end;
+           });
+}
+
+/// Whether a rank reads or writes what this child gives; an empty chunk hands it on.
+bool Sequence::touched(std::int64_t child) const {
+    return chunks_.empty() || std::any_of(chunks_.begin(), chunks_.end(), [child](const Range& chunk) {
+               return chunk.begin - 1 <= child && child < chunk.end;
+           });
+}
+
+Shape Sequence::plan(ModelPlan& plan, const Shape& in, bool first) {
+    deal_features(plan);
+    const bool split_output = std::exchange(plan.split_output, false), outer_here = plan.here;
+    std::vector<int> begin_tick, end_tick;  // first and one past the last tick of each child
+    Shape shape = in;
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+        begin_tick.push_back(plan.workspace.ticks());
+        children_[i].in = shape;
+        plan.here = outer_here && here(static_cast<std::int64_t>(i));
+        plan.workspace.take_memory(plan.here);
+        const ParameterId first_parameter = plan.table.count();
+        shape = children_[i].layer->plan(plan, shape, first && i == 0);
+        if (!plan.here) plan.table.leave_out({first_parameter, plan.table.count()});
+        children_[i].out = shape;
+        end_tick.push_back(plan.workspace.ticks());
+    }
+    plan.here = outer_here;
+    // Between child i and i+1: the activation lives from i's forward to i's backward (which may look at its
+    // output); its gradient from (i+1)'s backward to i's. A neighbour on another rank sends or receives it.
+    for (std::size_t i = 0; i + 1 < children_.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i);
+        const std::int64_t elements = children_[i].out.count();
+        plan.workspace.take_memory(outer_here && touched(at));
+        children_[i].y = plan.workspace.add(elements, 0, plan.compute, forward_at(begin_tick[i]),
+                                            backward_at(begin_tick[i]));
+        children_[i].dy = plan.workspace.add(elements, 0, plan.compute, backward_at(end_tick[i + 1] - 1),
+                                             backward_at(begin_tick[i]));
+    }
+    plan.workspace.take_memory(outer_here);
+    plan.split_output = split_output;
+    return shape;
+}
+
+void Sequence::forward(Range children, LaneContext& lane, View x, View y) const {
+    for (std::int64_t i = children.begin; i < children.end; ++i) {
+        const View out = i + 1 < children.end ? activation(lane, i) : y;
+        child(i).layer->forward(lane, x, out);
+        x = out;
+    }
+}
+
+void Sequence::backward(Range children, LaneContext& lane, View x, View y, View dy, View dx) const {
+    for (std::int64_t i = children.end; i-- > children.begin;) {
+        const View in = i > children.begin ? activation(lane, i - 1) : x;
+        const View d_in = i > children.begin ? gradient(lane, i - 1) : dx;
+        child(i).layer->backward(lane, in, y, dy, d_in);
+        y = in;
+        dy = d_in;
+    }
+}
+
+void Sequence::add_work(Work& work, std::int64_t samples, bool first) const {
+    for (std::int64_t i = 0; i < size(); ++i)
+        if (here(i)) child(i).layer->add_work(work, samples, first && i == 0);
+}
+
+Work Sequence::work_of(int i, std::int64_t samples) const {
+    Work work;
+    child(i).layer->add_work(work, samples, i == 0);
+    return work;
+}
+
+/// Tensor parallelism: two layers that can split, with nothing but element-wise ones between them, leave
+/// the features split on the way; the model's last one leaves them split where the loss can take them so.
+void Sequence::deal_features(ModelPlan& plan) {
+    const auto splits = [&](std::size_t i) { return children_[i].layer->splits(); };
+    const std::size_t count = children_.size();
+    bool output_split = false;
+    for (std::size_t i = 0; plan.group.size() > 1 && i < count; ++i) {
+        if (!splits(i)) continue;
+        std::size_t partner = i + 1;
+        while (partner < count && children_[partner].layer->passes_split()) ++partner;
+        if (partner < count && children_[partner].layer->takes_split()) {
+            children_[i].layer->set_features(Features::whole, Features::split);
+            for (std::size_t between = i + 1; between < partner; ++between)
+                children_[between].layer->set_features(Features::split, Features::split);
+            children_[partner].layer->set_features(Features::split, Features::whole);
+            i = partner;
+        } else if (i + 1 == count && plan.split_output) {
+            children_[i].layer->set_features(Features::whole, Features::split);
+            output_split = true;
+        }
+    }
+    plan.split_output = output_split;
+}
+
+View Sequence::activation(const LaneContext& lane, std::int64_t i) const {
+    return lane.tensor(child(i).y, child(i).out.batched(lane.samples));
+}
+
+View Sequence::gradient(const LaneContext& lane, std::int64_t i) const {
+    return lane.tensor(child(i).dy, child(i).out.batched(lane.samples));
+}
+
 namespace {
-
-class Sequence final : public Layer {
-public:
-    void append(std::unique_ptr<Layer> layer) {
-        // An activation that the layer before can apply on the way needs no pass, and no tensor, of its own.
-        const Activation activation = activation_of(*layer);
-        if (activation != Activation::none && !children_.empty() &&
-            children_.back().layer->absorb(activation))
-            return;
-        children_.push_back({std::move(layer)});
-    }
-    bool empty() const { return children_.empty(); }
-
-    Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
-        deal_features(plan);
-        const bool split_output = std::exchange(plan.split_output, false);
-        std::vector<int> begin_tick, end_tick;  // first and one past the last tick of each child
-        Shape shape = in;
-        for (std::size_t i = 0; i < children_.size(); ++i) {
-            begin_tick.push_back(plan.workspace.ticks());
-            children_[i].in = shape;
-            shape = children_[i].layer->plan(plan, shape, first && i == 0);
-            children_[i].out = shape;
-            end_tick.push_back(plan.workspace.ticks());
-        }
-        // Between child i and i+1: the activation lives from i's forward to i's backward (which may look at
-        // its output); its gradient from (i+1)'s backward to i's.
-        for (std::size_t i = 0; i + 1 < children_.size(); ++i) {
-            const std::int64_t elements = children_[i].out.count();
-            children_[i].y = plan.workspace.add(elements, 0, plan.compute, forward_at(begin_tick[i]),
-                                                backward_at(begin_tick[i]));
-            children_[i].dy = plan.workspace.add(elements, 0, plan.compute, backward_at(end_tick[i + 1] - 1),
-                                                 backward_at(begin_tick[i]));
-        }
-        plan.split_output = split_output;
-        return shape;
-    }
-
-    void forward(LaneContext& lane, View x, View y) const override {
-        for (std::size_t i = 0; i < children_.size(); ++i) {
-            const View out = i + 1 < children_.size() ? activation(lane, i) : y;
-            children_[i].layer->forward(lane, x, out);
-            x = out;
-        }
-    }
-
-    void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
-        for (std::size_t i = children_.size(); i-- > 0;) {
-            const View in = i > 0 ? activation(lane, i - 1) : x;
-            const View d_in = i > 0 ? gradient(lane, i - 1) : dx;
-            children_[i].layer->backward(lane, in, y, dy, d_in);
-            y = in;
-            dy = d_in;
-        }
-    }
-
-    void add_work(Work& work, std::int64_t samples, bool first) const override {
-        for (std::size_t i = 0; i < children_.size(); ++i)
-            children_[i].layer->add_work(work, samples, first && i == 0);
-    }
-
-    bool absorb(Activation activation) override {
-        return !children_.empty() && children_.back().layer->absorb(activation);
-    }
-
-private:
-    struct Child {
-        std::unique_ptr<Layer> layer;
-        Shape in{}, out{};
-        TensorId y = -1, dy = -1;  // [N, out...], absent for the last child
-    };
-    /// Tensor parallelism: two layers that can split, with nothing but element-wise ones between them, leave
-    /// the features split on the way; the model's last one leaves them split where the loss can take them so.
-    void deal_features(ModelPlan& plan) {
-        const auto splits = [&](std::size_t i) { return children_[i].layer->splits(); };
-        const std::size_t count = children_.size();
-        bool output_split = false;
-        for (std::size_t i = 0; plan.group.size() > 1 && i < count; ++i) {
-            if (!splits(i)) continue;
-            std::size_t partner = i + 1;
-            while (partner < count && children_[partner].layer->passes_split()) ++partner;
-            if (partner < count && children_[partner].layer->takes_split()) {
-                children_[i].layer->set_features(Features::whole, Features::split);
-                for (std::size_t between = i + 1; between < partner; ++between)
-                    children_[between].layer->set_features(Features::split, Features::split);
-                children_[partner].layer->set_features(Features::split, Features::whole);
-                i = partner;
-            } else if (i + 1 == count && plan.split_output) {
-                children_[i].layer->set_features(Features::whole, Features::split);
-                output_split = true;
-            }
-        }
-        plan.split_output = output_split;
-    }
-
-    View activation(const LaneContext& lane, std::size_t i) const {
-        return lane.tensor(children_[i].y, children_[i].out.batched(lane.samples));
-    }
-    View gradient(const LaneContext& lane, std::size_t i) const {
-        return lane.tensor(children_[i].dy, children_[i].out.batched(lane.samples));
-    }
-
-    std::vector<Child> children_;
-};
 
 class Residual final : public Layer {
 public:
@@ -240,14 +255,14 @@ std::unique_ptr<Layer> make_layer(const LayerSpec& spec) {
                 (near.empty() ? "; there are" + kinds : "; did you mean `" + near + "`?"));
 }
 
-std::unique_ptr<Layer> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next) {
+std::unique_ptr<Sequence> make_sequence(const std::vector<LayerSpec>& lines, std::size_t& next) {
     auto sequence = std::make_unique<Sequence>();
     const std::size_t begin = next;
     while (next < lines.size() && lines[next].kind() != "shortcut" && lines[next].kind() != "end") {
         const LayerSpec& spec = lines[next++];
         sequence->append(spec.kind() == "residual" ? make_residual(spec, lines, next) : make_layer(spec));
     }
-    if (sequence->empty()) {
+    if (sequence->size() == 0) {
         if (begin < lines.size()) lines[begin].refuse("there is no layer before this line");
         throw usage_error("the model has no layers: give model.arch or `layer = ...` lines");
     }

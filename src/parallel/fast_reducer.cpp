@@ -104,7 +104,7 @@ public:
         next_ = 0;
         filled_ = false;
     }
-    Target begin_lane(int, std::int64_t) override { return {&arena_.gradients, filled_}; }
+    Target begin_lane(int, std::int64_t) override { return {&arena_.gradients, true}; }
     void end_lane(Ops&, int, std::int64_t, bool empty) override { filled_ = filled_ || !empty; }
 
     void finished_below(std::int64_t offset) override {

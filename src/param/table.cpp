@@ -44,6 +44,20 @@ ParameterId ParameterTable::add(Parameter parameter) {
     return count() - 1;
 }
 
+void ParameterTable::share(ParameterId id, bool here) {
+    Parameter& parameter = parameters_[static_cast<std::size_t>(id)];
+    parameter.tied = true;
+    if (!here) return;
+    parameter.shared = parameter.held;
+    parameter.counted = parameter.counted && parameter.held;
+    parameter.held = true;
+}
+
+void ParameterTable::leave_out(Range ids) {
+    for (std::int64_t id = ids.begin; id < ids.end; ++id)
+        parameters_[static_cast<std::size_t>(id)].held = false;
+}
+
 void ParameterTable::lay_out() {
     order_.clear();
     for (const Role role : {Role::statistic, Role::weight})
@@ -67,6 +81,13 @@ std::int64_t ParameterTable::finished_after(ParameterId id) const {
     for (ParameterId before = id - 1; before >= 0; --before)
         if ((*this)[before].role == Role::weight) return (*this)[before].place.begin;
     return arena_size_;
+}
+
+std::int64_t ParameterTable::local_weight_count() const {
+    std::int64_t total = 0;
+    for (const Parameter& parameter : parameters_)
+        if (parameter.role == Role::weight) total += parameter.local_count();
+    return total;
 }
 
 std::int64_t ParameterTable::weight_count() const {

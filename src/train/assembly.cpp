@@ -1,6 +1,7 @@
 #include "train/assembly.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "trireme/base/error.hpp"
@@ -63,13 +64,25 @@ void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, 
                      "; go on with the same data, or from a checkpoint at the end of an epoch");
 }
 
+/// Deals the layers to the stages of the pipeline.
+void deal_layers(const Config& config, std::int64_t outputs, const ModelOptions& options, Assembly& parts) {
+    const Shape& sample = parts.train_set.sample;
+    const std::vector<double> costs =
+        layer_costs(model_description(config, sample), sample, outputs, options);
+    parts.stages = cut_into_stages(costs, parts.pipeline->shape().stages());
+    for (const Range& stage : parts.stages)
+        parts.stage_costs.push_back(
+            std::accumulate(costs.begin() + stage.begin, costs.begin() + stage.end, 0.0));
+}
+
 void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
     const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
+    ModelOptions options{
+        .max_samples = largest, .compute = compute_type(config), .group = TensorGroup(runtime.mesh.tensor())};
+    deal_layers(config, outputs, options, parts);
+    options.chunks = chunks_of(*parts.pipeline, parts.stages);
     parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
-                                          loss_options(config), parts.train_set.sample, outputs,
-                                          ModelOptions{.max_samples = largest,
-                                                       .compute = compute_type(config),
-                                                       .group = TensorGroup(runtime.mesh.tensor())});
+                                          loss_options(config), parts.train_set.sample, outputs, options);
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
         if (found > parts.model->outputs())
@@ -80,7 +93,7 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
     parts.optimizer = make_optimizer(optimizer_options(config));
     parts.update =
         std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config),
-                                     runtime.mesh.tensor().size() > 1 ? &runtime.mesh.tensor() : nullptr);
+                                     runtime.mesh.model().size() > 1 ? &runtime.mesh.model() : nullptr);
     parts.schedule = make_schedule(config, parts.plan.steps());
     parts.scaler.emplace(scaler_options(config));
     parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),
@@ -93,7 +106,7 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
     Communicator& data = runtime.mesh.data();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
     parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.arena, threads.workers,
-                                                threads.threads);
+                                                threads.threads, parts.pipeline->slots());
     const bool spare_core = runtime.threads > 1;
     parts.reducer = make_reducer(
         data, runtime.device, parts.model->table(), *parts.arena,
@@ -104,8 +117,16 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
          .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
          .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
          .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
-    parts.step = std::make_unique<TrainStep>(runtime.mesh.world(), runtime.mesh.model(), *parts.runner,
-                                             *parts.arena, *parts.update, *parts.reducer, parts.plan.lanes,
+    parts.sums = std::make_unique<GradientSums>(parts.model->table(), runtime.mesh.pipeline());
+    parts.step = std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
+                                                       .model = runtime.mesh.model(),
+                                                       .pipeline = *parts.pipeline,
+                                                       .runner = *parts.runner,
+                                                       .arena = *parts.arena,
+                                                       .update = *parts.update,
+                                                       .reducer = *parts.reducer,
+                                                       .sums = *parts.sums},
+                                             parts.plan.lanes,
                                              StepOptions{.clip_norm = config.train.clip_norm,
                                                          .seed = config.run.seed,
                                                          .reports = runtime.mesh.tensor().rank() == 0,
@@ -163,6 +184,8 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
 
     const std::int64_t outputs = open_data(world, config, resume, parts);
     plan_steps(config, resume, parts);
+    parts.pipeline =
+        std::make_unique<Pipeline>(make_pipeline(runtime.mesh.pipeline(), config, my_lanes.size()));
     build_model(runtime, config, outputs, parts);
     build_step(runtime, config, my_lanes, parts);
     set_state(runtime, config, resume, parts);

@@ -18,6 +18,9 @@ struct Assembly {
     DatasetLayout train_set, valid_set;  ///< valid_set has no rows where there is none
     Normalization normalization;
     EpochPlan plan, valid_plan;
+    std::unique_ptr<Pipeline> pipeline;
+    std::vector<Range> stages;        ///< layers of each stage of the pipeline
+    std::vector<double> stage_costs;  ///< their estimated costs
     std::unique_ptr<Model> model;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdatePass> update;
@@ -26,6 +29,7 @@ struct Assembly {
     std::unique_ptr<Arena> arena;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<GradientReducer> reducer;
+    std::unique_ptr<GradientSums> sums;
     std::unique_ptr<TrainStep> step;
     std::unique_ptr<Loader> train_loader, valid_loader;  ///< valid_loader absent where there is no set
     Position position;                                   ///< where training starts

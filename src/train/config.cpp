@@ -149,15 +149,20 @@ void check_config(const Config& c) {
     refuse_when(c.schedule.name == "plateau" && (c.data.valid.empty() || c.train.eval_every == Every{}),
                 "schedule.name=plateau follows validations: it needs data.valid, and train.eval_every other "
                 "than never");
-    refuse_when(
-        c.parallel.tensor > 1 && c.train.reduction == "reproducible",
-        "train.reduction=reproducible is defined for data parallelism: the sums within a layer depend on "
-        "parallel.tensor=" +
-            std::to_string(c.parallel.tensor) + "; expected 1");
+    const auto data_parallel_only = [&](std::int64_t ranks, const std::string& key, const std::string& why) {
+        refuse_when(ranks > 1 && c.train.reduction == "reproducible",
+                    "train.reduction=reproducible is defined for data parallelism: " + why + " depend on " +
+                        key + "=" + std::to_string(ranks) + "; expected 1");
+    };
+    data_parallel_only(c.parallel.tensor, "parallel.tensor", "the sums within a layer");
+    data_parallel_only(c.parallel.pipeline, "parallel.pipeline",
+                       "the sums over parameters (clipping, tied weights)");
+    refuse_when(c.parallel.chunks > 1 && c.parallel.schedule != "interleaved",
+                "parallel.chunks=" + std::to_string(c.parallel.chunks) +
+                    " needs parallel.schedule=interleaved, not " + c.parallel.schedule);
     const auto not_built = [](bool wanted, const std::string& key) {
         refuse_when(wanted, key + ": announced, but not built in this version");
     };
-    not_built(c.parallel.pipeline > 1, "parallel.pipeline");
     not_built(c.parallel.zero > 0, "parallel.zero");
     not_built(c.parallel.sequence, "parallel.sequence");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
@@ -174,10 +179,15 @@ void check_config(const Config& c) {
                 "checkpoint.best=accuracy: model.loss=mse has no accuracy; expected loss or auto");
 }
 
+bool best_is_accuracy(const Config& config) {
+    return config.checkpoint.best == "accuracy" ||
+           (config.checkpoint.best == "auto" && config.model.loss != "mse");
+}
+
 std::string config_text(const Config& config) {
     std::string text, section;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string& key = row.about.key;
         if (section_of(key) != section) {
             section = section_of(key);
@@ -218,7 +228,7 @@ std::vector<std::string> config_differences(const Config& saved, const Config& n
     };
     std::vector<std::string> differences;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string before = row.get(saved), after = row.get(now);
         if (before != after)
             differences.push_back(row.about.key + ": " + shown(before) + " -> " + shown(after));

@@ -77,14 +77,16 @@ void refuse_precious_output(const std::string& output, const std::string& checkp
 
 }  // namespace
 
-EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, const EpochPlan& plan) {
+EvalResult evaluate_set(const EvaluationParts& parts, Loader& loader, const EpochPlan& plan) {
     LaneSums sums(plan.lanes);
     loader.start(0, 0);
-    for (std::int64_t step = 0; step < plan.steps(); ++step) evaluate_lanes(runner, loader.next_step(), sums);
-    sums.reduce(comm);
+    for (std::int64_t step = 0; step < plan.steps(); ++step)
+        evaluate_lanes(parts.runner, parts.pipeline, loader.next_step(), sums);
+    if (!parts.reports) sums.drop();
+    sums.reduce(parts.ranks);
     EvalResult result;
     result.count = static_cast<std::int64_t>(sums.count());
-    result.has_accuracy = runner.model().loss().kind != LossKind::mse;
+    result.has_accuracy = parts.runner.model().loss().kind != LossKind::mse;
     const double count = std::max(1.0, sums.count());
     result.loss = sums.loss() / count;
     (result.has_accuracy ? result.accuracy : result.error) = sums.correct() / count;
@@ -94,7 +96,8 @@ EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, 
 EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                const std::string& data) {
     SavedModel saved(runtime, config, checkpoint, data, true);
-    return evaluate_set(runtime.mesh.world(), *saved.runner, *saved.loader, saved.plan);
+    Pipeline whole;
+    return evaluate_set({runtime.mesh.world(), *saved.runner, whole}, *saved.loader, saved.plan);
 }
 
 std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,

@@ -7,7 +7,14 @@
 
 namespace trireme {
 
+struct EvaluationParts {
+    Communicator& ranks;  ///< all that take part
+    LaneRunner& runner;
+    Pipeline& pipeline;
+    bool reports = true;  ///< this rank's sums count: one rank of each tensor group
+};
+
 /// Every sample of `plan` once, in the lanes of the plan; the loader is started anew. Collective.
-EvalResult evaluate_set(Communicator& comm, LaneRunner& runner, Loader& loader, const EpochPlan& plan);
+EvalResult evaluate_set(const EvaluationParts& parts, Loader& loader, const EpochPlan& plan);
 
 }  // namespace trireme

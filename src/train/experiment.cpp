@@ -108,7 +108,13 @@ Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch) {
 
 std::int64_t choose_lanes(const Config& config, int ranks) {
     if (config.train.lanes > 0) return config.train.lanes;
-    const std::int64_t base = config.train.reduction == "reproducible" ? 8 : ranks;
+    // A pipeline needs several lanes on their way at once: with four for each stage, a fifth of the time is
+    // lost to filling and emptying it. More lanes than samples would not help.
+    const std::int64_t in_flight =
+        config.parallel.pipeline > 1
+            ? std::clamp<std::int64_t>(config.train.batch / ranks, 1, 4 * config.parallel.pipeline)
+            : 1;
+    const std::int64_t base = config.train.reduction == "reproducible" ? 8 : ranks * in_flight;
     if (config.train.lane_batch <= 0) return base;
     // The smallest multiple of the base whose largest lane holds at most lane_batch samples.
     const std::int64_t needed = (config.train.batch + config.train.lane_batch - 1) / config.train.lane_batch;
@@ -121,6 +127,20 @@ LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lane
     const int threads = config.train.lane_threads > 0 ? config.train.lane_threads : 1;
     const auto side_by_side = std::min<std::int64_t>(my_lanes.size(), rank_threads / threads);
     return {static_cast<int>(std::max<std::int64_t>(1, side_by_side)), threads};
+}
+
+Pipeline make_pipeline(Communicator& ranks, const Config& config, std::int64_t lanes) {
+    const PipelineSchedule schedule = pipeline_schedule_from(config.parallel.schedule);
+    const bool interleaved = schedule == PipelineSchedule::interleaved && ranks.size() > 1;
+    const std::int64_t chunks = !interleaved ? 1 : config.parallel.chunks > 0 ? config.parallel.chunks : 2;
+    return Pipeline(ranks, schedule, static_cast<int>(chunks), lanes);
+}
+
+std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages) {
+    std::vector<Range> chunks;
+    for (int chunk = 0; chunk < pipeline.chunks(); ++chunk)
+        chunks.push_back(stages[static_cast<std::size_t>(pipeline.stage(chunk))]);
+    return chunks;
 }
 
 LoaderOptions loader_options(const Config& config, const EpochPlan& plan, const Normalization& normalization,

@@ -9,6 +9,7 @@
 #include "trireme/optim/optimizer.hpp"
 #include "trireme/optim/scaler.hpp"
 #include "trireme/optim/schedule.hpp"
+#include "trireme/parallel/pipeline.hpp"
 #include "trireme/train/config.hpp"
 #include "trireme/train/runtime.hpp"
 
@@ -33,6 +34,12 @@ struct LaneThreads {
     int workers = 1, threads = 1;
 };
 LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lanes);
+
+/// A rank's place in the pipeline: parallel.schedule and chunks, for the lanes of its replica.
+Pipeline make_pipeline(Communicator& ranks, const Config& config, std::int64_t lanes);
+
+/// This rank's chunks of the layers of all stages.
+std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages);
 
 /// How the loader of one data set is set up. `outputs`: what labels must be below; `ranks_on_node`: for the
 /// share of memory.

@@ -92,12 +92,12 @@ void MetricsFile::checkpoint(const SavedCheckpoint& saved) {
               .dump());
 }
 
-void MetricsFile::end(const std::string& reason, std::int64_t steps, const Position& position,
-                      double seconds) {
+void MetricsFile::end(const EndEvent& event) {
     if (!file_) return;
-    Json json{{"event", "end"}, {"reason", reason}, {"steps", steps}};
-    json["best"] = position.has_best ? Json(position.best) : Json();
-    json["seconds"] = seconds;
+    Json json{{"event", "end"}, {"reason", event.reason}, {"steps", event.steps}};
+    json["best"] = event.best ? Json(*event.best) : Json();
+    json["seconds"] = event.seconds;
+    if (event.pipeline_bubble) json["pipeline_bubble"] = *event.pipeline_bubble;
     write(json.dump());
 }
 

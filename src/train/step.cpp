@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
@@ -26,15 +27,26 @@ void require_finite(const char* what, double value) {
                     Scope::all_ranks);
 }
 
+/// One chunk of a lane, with the messages before and after it.
+void pass_forward(const Model& model, Pipeline& pipeline, LaneContext& lane, const LaneBatch& batch,
+                  int chunk, int slot) {
+    pipeline.settle(slot);
+    if (!pipeline.first(chunk)) pipeline.receive_activation(chunk, model.inlet(lane, chunk));
+    const View y = model.forward(lane, batch.x, chunk);
+    if (!pipeline.last(chunk)) pipeline.send_activation(chunk, slot, y);
+}
+
 }  // namespace
 
 LaneRunner::LaneRunner(Device& device, const Model& model, const Arena& arena, int workers,
-                       int threads_per_lane, const Wrap& wrap)
+                       int threads_per_lane, int slots, const Wrap& wrap)
     : model_(model), arena_(arena), weights_(&arena.weights), crew_(workers) {
     for (int w = 0; w < workers; ++w) {
         auto ops = make_ops(device, threads_per_lane);
-        workers_.push_back(
-            {wrap ? wrap(std::move(ops)) : std::move(ops), Buffer(device, model.workspace().bytes())});
+        Worker worker{wrap ? wrap(std::move(ops)) : std::move(ops), {}};
+        for (int slot = 0; slot < slots; ++slot)
+            worker.workspaces.emplace_back(device, model.workspace().bytes());
+        workers_.push_back(std::move(worker));
     }
 }
 
@@ -43,7 +55,7 @@ void LaneRunner::use(const Column& weights) {
     if (arena_.low) ops().copy(weights.whole(), arena_.low->whole());
 }
 
-LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
+LaneContext LaneRunner::context(int worker, const LaneBatch& batch, int slot) {
     Worker& w = workers_[static_cast<std::size_t>(worker)];
     LaneContext lane;
     lane.ops = w.ops.get();
@@ -52,7 +64,7 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch) {
     lane.weights = weights_;
     lane.group = model_.group();
     lane.operands = arena_.low ? &*arena_.low : weights_;
-    lane.workspace = w.workspace.as<std::byte>();
+    lane.workspace = w.workspaces[static_cast<std::size_t>(slot)].as<std::byte>();
     lane.samples = batch.samples();
     lane.first_in_batch = batch.first_in_batch;
     lane.batch_samples = batch.batch_samples;
@@ -83,40 +95,43 @@ double LaneSums::total(int which) const {
     return sum;
 }
 
-TrainStep::TrainStep(Communicator& world, Communicator& model, LaneRunner& runner, Arena& arena,
-                     UpdatePass& update, GradientReducer& reducer, std::int64_t lanes, StepOptions options)
-    : world_(world),
-      model_(model),
-      runner_(runner),
-      arena_(arena),
-      reducer_(reducer),
-      update_(update),
+TrainStep::TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions options)
+    : parts_(parts),
       options_(options),
-      sums_(lanes) {}
+      sums_(lanes),
+      filled_(static_cast<std::size_t>(2 * parts.runner.workers() * parts.pipeline.chunks())) {
+    for (int worker = 0; worker < parts_.runner.workers(); ++worker)
+        actions_.push_back(parts_.pipeline.actions_of(parts_.reducer.lanes_of(worker).size()));
+}
 
 StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& request) {
     StepResult result;
-    Ops& ops = runner_.ops();
+    Ops& ops = parts_.runner.ops();
     sums_.clear();
+    attempt_ = request.attempt;
     for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
-    reducer_.begin_step();
+    parts_.reducer.begin_step();
+    const Stopwatch running;
     run_lanes(lanes, request);
+    result.lanes_seconds = running.seconds();
+    result.pipeline_seconds = parts_.pipeline.take_waited_seconds();
 
     Stopwatch waiting;
-    reducer_.finish_step(ops);
+    parts_.reducer.finish_step(ops);
+    parts_.sums.run(parts_.arena.gradients);
     result.exposed_seconds = waiting.seconds();
 
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
     const double squares =
-        norm_first ? over_model(update_.gradient_norm_squared(ops, arena_, gradient_limit())) : 0;
+        norm_first ? over_model(parts_.update.gradient_norm_squared(ops, parts_.arena, gradient_limit())) : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
     waiting.restart();
     if (!options_.reports) sums_.drop();
-    sums_.reduce(world_);
-    result.exposed_seconds = world_.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
+    sums_.reduce(parts_.world);
+    result.exposed_seconds = parts_.world.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
 
     result.count = sums_.count();
     result.correct = sums_.correct();
@@ -125,7 +140,7 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     result.skipped = options_.may_skip && (sums_.extra(verdict) > 0 || !std::isfinite(result.loss));
     if (result.skipped) {
         result.gradient_norm = std::numeric_limits<double>::quiet_NaN();
-        result.culprit = update_.first_not_finite(ops, arena_, gradient_limit());
+        result.culprit = culprit();
         return result;
     }
     require_finite("loss", result.loss);
@@ -142,10 +157,10 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         require_finite("gradient norm", result.gradient_norm);
         if (options_.clip_norm > 0)
             info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
-        update_.apply(ops, arena_, info, false);
+        parts_.update.apply(ops, parts_.arena, info, false);
     } else {
         // Nothing depends on the norm before the update: one pass does both.
-        result.gradient_norm = std::sqrt(over_model(update_.apply(ops, arena_, info, true)));
+        result.gradient_norm = std::sqrt(over_model(parts_.update.apply(ops, parts_.arena, info, true)));
         require_finite("gradient norm", result.gradient_norm);
     }
     return result;
@@ -158,9 +173,22 @@ float TrainStep::gradient_limit() const {
     return options_.may_skip ? 65504.0F : UpdatePass::no_limit;
 }
 
+/// The first parameter in the order of backward, of all ranks' parameters, whose gradient is not finite.
+std::string TrainStep::culprit() {
+    const ParameterTable& table = parts_.runner.model().table();
+    const std::vector<ParameterId>& order = table.order();
+    const std::string mine =
+        parts_.update.first_not_finite(parts_.runner.ops(), parts_.arena, gradient_limit());
+    const auto found = std::find_if(order.begin(), order.end(),
+                                    [&](ParameterId id) { return !mine.empty() && table[id].name == mine; });
+    const auto first =
+        all_reduce_value(parts_.world, static_cast<std::int64_t>(found - order.begin()), Reduce::min);
+    return first < table.count() ? table[order[static_cast<std::size_t>(first)]].name : "";
+}
+
 /// The ranks of a replica hold different parameters: what each has found of a norm, added up.
 double TrainStep::over_model(double share) {
-    return model_.size() > 1 ? all_reduce_value(model_, share, Reduce::sum) : share;
+    return parts_.model.size() > 1 ? all_reduce_value(parts_.model, share, Reduce::sum) : share;
 }
 
 void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request) {
@@ -168,48 +196,79 @@ void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& r
     for (const LaneBatch& batch : lanes)
         if (batch.samples() > 0) last = &batch;
     if (lanes.empty()) return;
+    std::fill(filled_.begin(), filled_.end(), std::uint8_t{0});
     const std::int64_t first_lane = lanes.front().lane;
     const auto work = [&](int worker) {
-        const Range mine = reducer_.lanes_of(worker);
-        for (std::int64_t lane = mine.begin; lane < mine.end; ++lane) {
-            const LaneBatch& batch = lanes[static_cast<std::size_t>(lane - first_lane)];
-            run_lane(worker, batch, request, &batch == last);
+        const std::int64_t begin = parts_.reducer.lanes_of(worker).begin - first_lane;
+        for (const PipelineAction& action : actions_[static_cast<std::size_t>(worker)]) {
+            const LaneBatch& batch = lanes[static_cast<std::size_t>(begin + action.lane)];
+            if (action.backward)
+                backward(worker, batch, action, request, &batch == last);
+            else if (batch.samples() > 0)
+                forward(worker, batch, action);
         }
     };
-    runner_.run(std::cref(work));  // a reference: a copy would be allocated in every step
+    parts_.runner.run(std::cref(work));  // a reference: a copy would be allocated in every step
+    parts_.pipeline.settle_all();
 }
 
-void TrainStep::run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last) {
-    const GradientReducer::Target target = reducer_.begin_lane(worker, batch.lane);
-    if (batch.samples() > 0) {
-        LaneContext lane = runner_.context(worker, batch);
-        lane.gradients = target.gradients;
-        lane.accumulate = target.accumulate;
-        lane.seed = options_.seed;
-        lane.step = request.attempt;
-        if (last) lane.finished = [this](std::int64_t offset) { reducer_.finished_below(offset); };
-        const Model& model = runner_.model();
-        const View output = model.forward(lane, batch.x);
-        const double scale = request.scale / static_cast<double>(request.batch_samples);
-        model.loss_and_backward(lane, batch.x, output, batch.y, static_cast<float>(scale),
-                                sums_.of_lane(batch.lane));
+LaneContext TrainStep::context(int worker, const LaneBatch& batch, const PipelineAction& action) {
+    const GradientReducer::Target target = parts_.reducer.begin_lane(worker, batch.lane);
+    const int chunk = worker * parts_.pipeline.chunks() + action.chunk;
+    std::uint8_t& filled = filled_[static_cast<std::size_t>(2 * chunk + (action.backward ? 1 : 0))];
+    LaneContext lane = parts_.runner.context(worker, batch, slot_of(action));
+    lane.gradients = target.gradients;
+    lane.accumulate = target.adds_up && std::exchange(filled, 1) != 0;
+    lane.seed = options_.seed;
+    lane.step = attempt_;
+    return lane;
+}
+
+void TrainStep::forward(int worker, const LaneBatch& batch, const PipelineAction& action) {
+    LaneContext lane = context(worker, batch, action);
+    pass_forward(parts_.runner.model(), parts_.pipeline, lane, batch, action.chunk, slot_of(action));
+}
+
+void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineAction& action,
+                         const StepRequest& request, bool last) {
+    const bool empty = batch.samples() == 0;
+    if (!empty) {
+        const Model& model = parts_.runner.model();
+        Pipeline& pipeline = parts_.pipeline;
+        const int chunk = action.chunk;
+        pipeline.settle(slot_of(action));
+        LaneContext lane = context(worker, batch, action);
+        if (last) lane.finished = [this](std::int64_t offset) { parts_.reducer.finished_below(offset); };
+        if (pipeline.last(chunk)) {
+            const double scale = request.scale / static_cast<double>(request.batch_samples);
+            model.start_backward(lane, batch.y, static_cast<float>(scale), sums_.of_lane(batch.lane));
+        } else {
+            pipeline.receive_gradient(chunk, model.outlet_gradient(lane, chunk));
+        }
+        model.backward(lane, batch.x, chunk);
+        if (!pipeline.first(chunk))
+            pipeline.send_gradient(chunk, slot_of(action), model.inlet_gradient(lane, chunk));
     }
-    reducer_.end_lane(runner_.ops(worker), worker, batch.lane, batch.samples() == 0);
+    parts_.reducer.end_lane(parts_.runner.ops(worker), worker, batch.lane, empty);
 }
 
-void evaluate_lanes(LaneRunner& runner, std::span<const LaneBatch> lanes, LaneSums& sums) {
+void evaluate_lanes(LaneRunner& runner, Pipeline& pipeline, std::span<const LaneBatch> lanes,
+                    LaneSums& sums) {
     const auto work = [&](int worker) {
         const Range mine = part_of({0, static_cast<std::int64_t>(lanes.size())}, runner.workers(), worker);
-        for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-            const LaneBatch& batch = lanes[static_cast<std::size_t>(i)];
+        std::int64_t turn = 0;
+        for (const PipelineAction& action : pipeline.forward_actions_of(mine.size())) {
+            const LaneBatch& batch = lanes[static_cast<std::size_t>(mine.begin + action.lane)];
             if (batch.samples() == 0) continue;
-            LaneContext lane = runner.context(worker, batch);
+            const int slot = static_cast<int>(turn++ % runner.slots());
+            LaneContext lane = runner.context(worker, batch, slot);
             lane.training = false;
-            runner.model().loss(lane, runner.model().forward(lane, batch.x), batch.y,
-                                sums.of_lane(batch.lane));
+            pass_forward(runner.model(), pipeline, lane, batch, action.chunk, slot);
+            if (pipeline.last(action.chunk)) runner.model().loss(lane, batch.y, sums.of_lane(batch.lane));
         }
     };
     runner.run(std::cref(work));
+    pipeline.settle_all();
 }
 
 }  // namespace trireme

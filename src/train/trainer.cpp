@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "train/assembly.hpp"
+#include "train/deadline.hpp"
 #include "train/evaluate_set.hpp"
+#include "train/mesh_report.hpp"
 #include "train/progress.hpp"
 #include "train/run_directory.hpp"
 #include "train/sample_trace.hpp"
@@ -21,12 +23,17 @@
 namespace trireme {
 namespace {
 
+std::string percent_text(double part) {
+    return to_text(std::round(1000 * part) / 10) + " %";
+}
+
 /// The flags that ride along with every step's sums: one rank's wish is everybody's.
 enum Flag { stop_flag, save_flag };
 
 class Trainer {
 public:
-    Trainer(Runtime& runtime, Config config) : runtime_(runtime), config_(std::move(config)) {}
+    Trainer(Runtime& runtime, Config config, std::int64_t pause_after)
+        : runtime_(runtime), config_(std::move(config)), pause_after_(pause_after) {}
     TrainOutcome run();
 
 private:
@@ -34,7 +41,7 @@ private:
     void clear_directory();
     void say_what_starts();
     void say_what_came_of_it(const std::string& reason);
-    bool best_by_accuracy() const;
+    bool best_by_accuracy() const { return best_is_accuracy(config_); }
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
@@ -46,13 +53,14 @@ private:
     void require_finite_weights();
     CheckpointMeta meta() const;
 
-    bool root() const { return runtime_.session.rank() == 0; }
+    bool staged() const { return parts_.pipeline->shape().stages() > 1; }
+    bool root() const { return runtime_.mesh.world().rank() == 0; }
     Communicator& world() { return runtime_.mesh.world(); }
-    Communicator& data_ranks() { return runtime_.mesh.data(); }
     std::int64_t epoch_number() const { return position_.epoch + (position_.step_in_epoch > 0 ? 1 : 0); }
 
     Runtime& runtime_;
     Config config_;
+    std::int64_t pause_after_;
     Stopwatch watch_;
     std::unique_ptr<RunDirectoryLock> lock_;
     std::optional<ResumePoint> resume_;
@@ -68,6 +76,10 @@ private:
     std::int64_t saved_at_ = -1;
     std::string culprit_;            ///< of the first of the steps skipped in a row
     std::int64_t culprit_step_ = 0;  ///< and when that was
+    Bubble bubble_;
+    Deadline deadline_{config_.run.time_limit};
+    Stopwatch since_step_;
+    bool out_of_time_ = false;  ///< known to rank 0
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_save_, since_log_;
@@ -100,12 +112,21 @@ TrainOutcome Trainer::run() {
     const bool interrupted = stop_ && !finished();
     if (!interrupted && last_valid_) progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
     if (saved_at_ != position_.attempts()) save();
-    const std::string reason = interrupted ? "signal"
+    const std::string reason = interrupted ? (out_of_time_ ? "time_limit" : "signal")
                                : early     ? "early_stop"
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
                                    ? "completed"
-                                   : "max_steps";
-    metrics_->end(reason, position_.attempts(), position_, watch_.seconds());
+                               : pause_after_ > 0 && position_.epoch >= pause_after_ ? "paused"
+                                                                                     : "max_steps";
+    EndEvent end{.reason = reason, .steps = position_.attempts(), .seconds = watch_.seconds()};
+    if (position_.has_best) end.best = position_.best;
+    if (staged()) {
+        end.pipeline_bubble = bubble_.measured(runtime_.mesh.pipeline());
+        runtime_.log.info("pipeline: " + percent_text(*end.pipeline_bubble) +
+                          " of the ranks' time went into waiting for other stages, " +
+                          percent_text(Bubble::expected(parts_)) + " expected");
+    }
+    metrics_->end(end);
     say_what_came_of_it(reason);
     return {reason, position_, interrupted};
 }
@@ -113,6 +134,7 @@ TrainOutcome Trainer::run() {
 void Trainer::say_what_came_of_it(const std::string& reason) {
     const std::string& dir = config_.run.dir;
     std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
+                       : reason == "time_limit" ? "stopped before the time was up, start again to go on"
                        : reason == "early_stop" ? "stopped early, validation no longer improves"
                                                 : "done";
     text += ": " + count_text(position_.attempts(), "step") + " in " + duration_text(watch_.seconds());
@@ -123,11 +145,6 @@ void Trainer::say_what_came_of_it(const std::string& reason) {
                 " at step " + std::to_string(position_.best_step) + ", saved as " + best_checkpoint_path(dir);
     runtime_.log.info(text + "; last state in " + step_checkpoint_path(dir, position_.attempts()) +
                       ", metrics in " + dir + "/metrics.jsonl");
-}
-
-bool Trainer::best_by_accuracy() const {
-    const bool accuracy = parts_.model->loss().kind != LossKind::mse;
-    return config_.checkpoint.best == "accuracy" || (config_.checkpoint.best == "auto" && accuracy);
 }
 
 void Trainer::take_directory() {
@@ -155,7 +172,7 @@ void Trainer::say_what_starts() {
         metrics_ = std::make_unique<MetricsFile>(dir);
     });
     if (!metrics_) metrics_ = std::make_unique<MetricsFile>("");
-    if (config_.run.trace_samples && runtime_.mesh.tensor().rank() == 0)  // the others take the same samples
+    if (config_.run.trace_samples && runtime_.mesh.model().rank() == 0)  // the others take the same samples
         trace_ = std::make_unique<SampleTrace>(dir + "/samples-" + std::to_string(world().rank()) + ".csv");
     const std::int64_t steps = parts_.plan.steps();
     const std::int64_t total = config_.train.max_steps > 0 && config_.train.epochs > 0
@@ -180,11 +197,13 @@ void Trainer::say_what_starts() {
              count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
              count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction, " +
              config_.train.precision + " on " + runtime_.device.name());
-    if (runtime_.mesh.tensor().size() > 1)
-        log.info("mesh: data " + std::to_string(runtime_.mesh.data().size()) + " x pipeline " +
-                 std::to_string(runtime_.mesh.pipeline().size()) + " x tensor " +
-                 std::to_string(runtime_.mesh.tensor().size()) +
-                 ", ranks of a tensor group next to each other");
+    if (runtime_.mesh.model().size() > 1)
+        for (const std::string& line : mesh_table(runtime_, parts_)) log.info(line);
+    if (staged())
+        log.info("pipeline: " + config_.parallel.schedule + ", " +
+                 count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +
+                 percent_text(Bubble::expected(parts_)) +
+                 " of the ranks' time is expected to go into waiting");
     if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
         log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
                                                      .weight_decay = config_.optim.weight_decay,
@@ -199,7 +218,8 @@ void Trainer::say_what_starts() {
 
 bool Trainer::finished() const {
     const auto& train = config_.train;
-    return (train.epochs > 0 && position_.epoch >= train.epochs) ||
+    return (pause_after_ > 0 && position_.epoch >= pause_after_) ||
+           (train.epochs > 0 && position_.epoch >= train.epochs) ||
            (train.max_steps > 0 && position_.attempts() >= train.max_steps) ||
            (train.early_stop > 0 && position_.bad_evals >= train.early_stop);
 }
@@ -217,14 +237,18 @@ void Trainer::train_one_step() {
                         .attempt = position_.attempts(),
                         .batch_samples = parts_.plan.step(position_.step_in_epoch).size(),
                         .scale = position_.scaler.scale};
-    request.flags[stop_flag] = runtime_.stop_requested();
+    out_of_time_ = root() && deadline_.near();
+    request.flags[stop_flag] = runtime_.stop_requested() || out_of_time_;
+    since_step_.restart();
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
+    deadline_.took_step(since_step_.seconds());
     const std::int64_t epoch = position_.epoch + 1;
 
+    bubble_.add(result);
     take_step(result);
     position_.samples += request.batch_samples;
     if (++position_.step_in_epoch == parts_.plan.steps()) {
@@ -289,7 +313,8 @@ void Trainer::take_step(const StepResult& result) {
 void Trainer::validate() {
     if (config_.train.eval_ema) parts_.runner->use(*parts_.arena->average);
     const EvalResult result =
-        evaluate_set(data_ranks(), *parts_.runner, *parts_.valid_loader, parts_.valid_plan);
+        evaluate_set({world(), *parts_.runner, *parts_.pipeline, runtime_.mesh.tensor().rank() == 0},
+                     *parts_.valid_loader, parts_.valid_plan);
     if (config_.train.eval_ema) parts_.runner->use(parts_.arena->weights);
     take_validation(result);
     since_log_.restart();
@@ -354,6 +379,7 @@ SavedCheckpoint Trainer::save_to(const std::string& path) {
     const SavedCheckpoint saved =
         save_checkpoint(world(), path, parts_.model->table(), *parts_.arena, meta());
     metrics_->checkpoint(saved);
+    deadline_.took_save(saved.seconds);
     since_log_.restart();
     return saved;
 }
@@ -367,9 +393,9 @@ void Trainer::save() {
 
 }  // namespace
 
-TrainOutcome run_training(Runtime& runtime, Config config) {
+TrainOutcome run_training(Runtime& runtime, Config config, std::int64_t pause_after) {
     check_config(config);
-    return Trainer(runtime, std::move(config)).run();
+    return Trainer(runtime, std::move(config), pause_after).run();
 }
 
 }  // namespace trireme

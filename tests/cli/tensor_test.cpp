@@ -2,93 +2,14 @@
 #include <cmath>
 
 #include "support/catch.hpp"
-#include "support/runs.hpp"
+#include "support/meshes.hpp"
 
 using namespace trireme;
 using namespace trireme::testing;
 
-namespace {
-
-// A text in which much can be learned, and not everything.
-std::string some_text(std::int64_t words) {
-    const char* all[] = {"oars ",     "pull ",        "in time; ", "the ship ",
-                         "goes on, ", "three banks ", "of them.\n"};
-    std::string text;
-    for (std::int64_t i = 0; i < words; ++i) text += all[(i * i + i / 3) % 7];
-    return text;
-}
-
-Run gpt(const TempDir& folder) {
-    write_file(folder / "text.txt", some_text(400));
-    const Result imported = trireme::testing::trireme(
-        0, {"import", folder / "text.txt", "--output=" + (folder / "data").string(), "--split=0.8,0.2"});
-    INFO(imported.err);
-    REQUIRE(imported.status == 0);
-    return Run(folder / "gpt", {{"data.train", folder / "data/train-*.h5"},
-                                {"data.valid", folder / "data/valid-*.h5"},
-                                {"model.arch", "gpt"},
-                                {"model.layers", "2"},
-                                {"model.d_model", "24"},
-                                {"model.heads", "6"},
-                                {"model.kv_heads", "3"},
-                                {"model.context", "13"},
-                                {"model.dropout", "0.1"},
-                                {"train.batch", "8"},
-                                {"train.lanes", "2"},
-                                {"train.max_steps", "10"},
-                                {"train.clip_norm", "1"},
-                                {"optim.lr", "0.01"},
-                                {"optim.weight_decay", "0.1"},
-                                {"run.threads", "1"}});
-}
-
-Run images(const TempDir& folder, const Keys& model) {
-    write_samples(folder / "train.h5", clusters(64, Shape{2, 8, 8}, 5));
-    write_samples(folder / "valid.h5", clusters(30, Shape{2, 8, 8}, 5, 2));
-    return Run(folder / "images", {{"data.train", folder / "train.h5"},
-                                   {"data.valid", folder / "valid.h5"},
-                                   {"train.batch", "16"},
-                                   {"train.lanes", "2"},
-                                   {"train.max_steps", "10"},
-                                   {"optim.name", "sgd"},
-                                   {"optim.lr", "0.05"},
-                                   {"optim.momentum", "0.9"},
-                                   {"run.threads", "1"}})
-        .with(model);
-}
-
-struct Grid {
-    int ranks, tensor;
-};
-
-// First loss to 1e-6, weights after ten steps to 1e-5, every sample counted once, the same norm.
-void require_like_one_rank(const Run& run, const std::vector<Grid>& grids, double tolerance = 1e-5) {
-    run.with({{"run.trace_samples", "true"}}).expect(0, 0);
-    const Checkpoint one = run.last();
-    for (const auto& [ranks, tensor] : grids) {
-        const std::string name = std::to_string(ranks) + "x" + std::to_string(tensor);
-        INFO(name);
-        const Run here =
-            run.at(run.dir().parent_path() / (run.dir().filename().string() + name))
-                .with({{"parallel.tensor", std::to_string(tensor)}, {"run.trace_samples", "true"}});
-        here.expect(0, ranks);
-        REQUIRE(here.column("step", "loss")[0] == Approx(run.column("step", "loss")[0]).epsilon(1e-6));
-        for (std::size_t k = 0; k < 10; ++k)
-            REQUIRE(here.column("step", "grad_norm")[k] ==
-                    Approx(run.column("step", "grad_norm")[k]).epsilon(1e-3));
-        REQUIRE(largest_difference(here.last().weights, one.weights) < tolerance);
-        REQUIRE(here.trace() == run.trace());  // each sample once, though a whole group has taken it
-        REQUIRE(here.column("valid", "count") == run.column("valid", "count"));
-        REQUIRE(here.column("valid", "accuracy").back() ==
-                Approx(run.column("valid", "accuracy").back()).margin(0.011));
-    }
-}
-
-}  // namespace
-
 TEST_CASE("a transformer is the same on one rank and split over several", "[cli-tensor]") {
     const TempDir folder;
-    const Run run = gpt(folder);
+    const Run run = tiny_gpt(folder);
     SECTION("learned positions, LayerNorm, GELU, tied") {
         require_like_one_rank(run.with({{"optim.name", "sgd"}, {"optim.lr", "0.2"}}),
                               {{2, 1}, {2, 2}, {3, 3}, {4, 2}});
@@ -128,32 +49,32 @@ TEST_CASE("multilayer perceptrons, convolutions and image transformers split ove
     const TempDir folder;
     SECTION("alternating layers, dropout between, a head on its own") {
         require_like_one_rank(
-            images(folder,
-                   {{"model.width", "24, 17, 11, 9"}, {"model.dropout", "0.2"}, {"optim.lr", "0.01"}}),
+            tiny_images(folder,
+                        {{"model.width", "24, 17, 11, 9"}, {"model.dropout", "0.2"}, {"optim.lr", "0.01"}}),
             {{2, 2}, {3, 3}, {4, 2}});
     }
     SECTION("layers with gathered outputs: a batch norm in between") {
-        require_like_one_rank(images(folder, {{"model.width", "24, 16"}, {"model.batchnorm", "true"}}),
+        require_like_one_rank(tiny_images(folder, {{"model.width", "24, 16"}, {"model.batchnorm", "true"}}),
                               {{2, 2}, {3, 3}}, 1e-4);
     }
     SECTION("convolutions split over output channels") {
-        require_like_one_rank(images(folder, {{"model.arch", "cnn"}, {"model.channels", "6"}}),
+        require_like_one_rank(tiny_images(folder, {{"model.arch", "cnn"}, {"model.channels", "6"}}),
                               {{2, 2}, {3, 3}, {4, 2}});
     }
     SECTION("vit") {
-        require_like_one_rank(images(folder, {{"model.arch", "vit"},
-                                              {"model.layers", "1"},
-                                              {"model.d_model", "12"},
-                                              {"model.heads", "3"},
-                                              {"model.patch", "4"},
-                                              {"optim.lr", "0.2"}}),
+        require_like_one_rank(tiny_images(folder, {{"model.arch", "vit"},
+                                                   {"model.layers", "1"},
+                                                   {"model.d_model", "12"},
+                                                   {"model.heads", "3"},
+                                                   {"model.patch", "4"},
+                                                   {"optim.lr", "0.2"}}),
                               {{2, 1}, {2, 2}, {3, 3}});
     }
 }
 
 TEST_CASE("a checkpoint saved on one mesh goes on, and is evaluated, on another", "[cli-tensor]") {
     const TempDir folder;
-    const Run run = gpt(folder).with({{"optim.name", "adamw"}, {"train.ema", "0.9"}});
+    const Run run = tiny_gpt(folder).with({{"optim.name", "adamw"}, {"train.ema", "0.9"}});
     run.expect(0, 0);
     const Run cut = run.at(folder / "cut");
     const auto to = [&](const char* steps, int ranks, const char* tensor) {
@@ -175,9 +96,9 @@ TEST_CASE("a checkpoint saved on one mesh goes on, and is evaluated, on another"
 TEST_CASE("the bits of the first weights do not depend on the mesh", "[cli-tensor]") {
     const TempDir folder;
     const Run run =
-        gpt(folder).with({{"train.max_steps", "1"}, {"optim.lr", "0"}, {"optim.weight_decay", "0"}});
+        tiny_gpt(folder).with({{"train.max_steps", "1"}, {"optim.lr", "0"}, {"optim.weight_decay", "0"}});
     const Tensors one = run.finish(0).weights;
-    for (const auto& [ranks, tensor] : std::vector<Grid>{{2, 2}, {3, 3}})
+    for (const auto& [ranks, tensor] : std::vector<std::pair<int, int>>{{2, 2}, {3, 3}})
         REQUIRE(same_bits(run.at(folder / std::to_string(ranks))
                               .with({{"parallel.tensor", std::to_string(tensor)}})
                               .finish(ranks)
@@ -187,7 +108,7 @@ TEST_CASE("the bits of the first weights do not depend on the mesh", "[cli-tenso
 
 TEST_CASE("meshes that do not fit are refused with their numbers", "[cli-tensor]") {
     const TempDir folder;
-    const Run run = gpt(folder);
+    const Run run = tiny_gpt(folder);
     const auto refused = [&](int ranks, const Keys& keys) { return run.with(keys).expect(2, ranks).err; };
     CHECK_THAT(refused(3, {{"parallel.tensor", "2"}}), contains("parallel.tensor=2"));
     CHECK_THAT(refused(4, {{"parallel.tensor", "4"}}), contains("3 key heads"));
@@ -196,4 +117,46 @@ TEST_CASE("meshes that do not fit are refused with their numbers", "[cli-tensor]
     CHECK_THAT(refused(0, {{"model.heads", "5"}}), contains("heads=5"));
     CHECK_THAT(refused(0, {{"model.kv_heads", "4"}}), contains("kv_heads=4"));
     CHECK_THAT(refused(0, {{"model.vocab", "20"}}), contains("vocab=20"));
+}
+
+TEST_CASE("case 7: dropout masks depend on seed, layer, step and position, not on the mesh", "[cli-tensor]") {
+    // Nothing is learned, so that each step's loss shows its masks.
+    const TempDir folder;
+    const Run run = tiny_images(
+        folder,
+        {{"model.width", "24, 16"}, {"model.dropout", "0.5"}, {"optim.lr", "0"}, {"train.max_steps", "6"}});
+    run.expect(0, 0);
+    const std::vector<double> expected = run.column("step", "loss");
+    CHECK(expected[0] != Approx(expected[4]).epsilon(1e-6));  // the second epoch, other masks
+    for (const Grid& grid : {Grid{2}, Grid{2, 2}, Grid{3, 3}, Grid{2, 1, 2}, Grid{4, 2, 2}}) {
+        INFO(grid.ranks << " ranks, tensor " << grid.tensor << ", pipeline " << grid.pipeline);
+        const Run here = run.at(folder / "mesh")
+                             .with({{"run.resume", "none"},
+                                    {"parallel.tensor", std::to_string(grid.tensor)},
+                                    {"parallel.pipeline", std::to_string(grid.pipeline)}});
+        here.expect(0, grid.ranks);
+        const std::vector<double> found = here.column("step", "loss");
+        for (std::size_t k = 0; k < expected.size(); ++k)
+            CHECK(found[k] == Approx(expected[k]).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("case 10: the norm before clipping counts every parameter once, in fp32 and fp16", "[cli-tensor]") {
+    const TempDir folder;
+    const Run run = tiny_images(folder, {{"model.width", "24, 16"}, {"train.clip_norm", "0.5"}});
+    run.expect(0, 0);
+    const double norm = run.column("step", "grad_norm")[0];
+    for (const char* precision : {"fp32", "fp16"})
+        for (const Grid& grid : {Grid{2, 2}, Grid{3, 3}, Grid{2, 1, 2}}) {
+            const Run here = run.at(folder / "mesh")
+                                 .with({{"run.resume", "none"},
+                                        {"train.precision", precision},
+                                        {"scaler.init", "256"},
+                                        {"train.max_steps", "1"},
+                                        {"parallel.tensor", std::to_string(grid.tensor)},
+                                        {"parallel.pipeline", std::to_string(grid.pipeline)}});
+            here.expect(0, grid.ranks);
+            CHECK(here.column("step", "grad_norm")[0] ==
+                  Approx(norm).epsilon(std::string(precision) == "fp32" ? 1e-5 : 5e-3));
+        }
 }

@@ -52,7 +52,8 @@ Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool
                     for (const Parameter& p : table.all())
                         for (std::int64_t i = p.place.begin; i < p.place.end; ++i) {
                             float& g = target.gradients->whole().as<float>()[i];
-                            g = (target.accumulate ? g : 0.0F) + contribution(lane, i);
+                            g = (target.adds_up && lane != options.my_lanes.begin ? g : 0.0F) +
+                                contribution(lane, i);
                         }
                 if (lane == last)
                     for (int id = table.count() - 1; id >= 0; --id)

@@ -63,12 +63,14 @@ struct Rig {
                            ? view_of(labels.data() + part.begin, Shape{part.size()})
                            : view_of(targets.data() + part.begin * width, Shape{part.size(), width});
         double sums[3] = {};
-        const View output = model.forward(lane, in);
+        model.forward(lane, in);
         const LossSums to{&sums[0], &sums[1], &sums[2]};
-        if (gradients != nullptr)
-            model.loss_and_backward(lane, in, output, y, 1.0F / static_cast<float>(samples), to);
-        else
-            model.loss(lane, output, y, to);
+        if (gradients != nullptr) {
+            model.start_backward(lane, y, 1.0F / static_cast<float>(samples), to);
+            model.backward(lane, in);
+        } else {
+            model.loss(lane, y, to);
+        }
         return sums[0];
     }
 

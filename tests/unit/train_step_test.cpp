@@ -18,8 +18,8 @@ using namespace trireme::testing;
 namespace {
 
 /// A training set of random images in a file, and everything between it and the update.
-struct Pipeline {
-    Pipeline(const std::vector<std::string>& layers, bool reproducible, int workers, double clip,
+struct Training {
+    Training(const std::vector<std::string>& layers, bool reproducible, int workers, double clip,
              std::int64_t lanes, DType compute = DType::f32)
         : comm(MPI_COMM_SELF, false),
           rig(layers, {1, 8, 8}, 4, 16, {}, "kaiming", "cpu", compute),
@@ -44,8 +44,9 @@ struct Pipeline {
         reducer = make_reducer(
             comm, *rig.device, rig.model.table(), arena,
             {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
+        sums = std::make_unique<GradientSums>(rig.model.table(), comm);
         step = std::make_unique<TrainStep>(
-            comm, comm, *runner, arena, *update, *reducer, lanes,
+            StepParts{comm, comm, stages, *runner, arena, *update, *reducer, *sums}, lanes,
             StepOptions{.clip_norm = clip, .may_skip = compute == DType::f16, .average_decay = 0.9});
         rig.model.initialize(*rig.ops, arena.weights, 1);
         runner->use(arena.weights);
@@ -69,6 +70,8 @@ struct Pipeline {
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdatePass> update;
     std::unique_ptr<GradientReducer> reducer;
+    Pipeline stages;
+    std::unique_ptr<GradientSums> sums;
     std::unique_ptr<TrainStep> step;
     std::int64_t done = 0;
 };
@@ -99,7 +102,7 @@ TEST_CASE("a steady step allocates nothing", "[unit][train]") {
     const auto reproducible = GENERATE(false, true);
     const auto clip = GENERATE(0.0, 1.0);
     const auto compute = GENERATE(DType::f32, DType::bf16, DType::f16);
-    Pipeline pipeline(layers, reproducible, reproducible ? 2 : 1, clip, 4, compute);
+    Training pipeline(layers, reproducible, reproducible ? 2 : 1, clip, 4, compute);
     for (int warm = 0; warm < 2; ++warm) pipeline.next();
     count_allocations();
     for (int steady = 0; steady < 7; ++steady) pipeline.next();
@@ -120,7 +123,7 @@ TEST_CASE("the counter counts", "[unit][train]") {
 }
 
 TEST_CASE("lanes and workers change nothing but rounding", "[unit][train]") {
-    Pipeline whole(mlp, false, 1, 0.5, 1), lanes(mlp, false, 1, 0.5, 5), tree(mlp, true, 3, 0.5, 5);
+    Training whole(mlp, false, 1, 0.5, 1), lanes(mlp, false, 1, 0.5, 5), tree(mlp, true, 3, 0.5, 5);
     for (int i = 0; i < 4; ++i) {
         const StepResult a = whole.next(), b = lanes.next(), c = tree.next();
         CHECK(a.count == 16);
@@ -132,7 +135,7 @@ TEST_CASE("lanes and workers change nothing but rounding", "[unit][train]") {
 }
 
 TEST_CASE("a skipped step changes no weight, moment, statistic or average", "[unit][train]") {
-    Pipeline pipeline(cnn, false, 1, 0, 2, DType::f16);
+    Training pipeline(cnn, false, 1, 0, 2, DType::f16);
     REQUIRE_FALSE(pipeline.next(1024).skipped);
     const auto state = [&] {
         std::vector<float> all;
@@ -156,7 +159,7 @@ TEST_CASE("a skipped step changes no weight, moment, statistic or average", "[un
 
 TEST_CASE("the rounded copy and the average follow each update", "[unit][train]") {
     const DType compute = GENERATE(DType::bf16, DType::f16);
-    Pipeline pipeline(cnn, false, 1, 0.5, 2, compute);
+    Training pipeline(cnn, false, 1, 0.5, 2, compute);
     std::vector<double> average(static_cast<std::size_t>(pipeline.arena.weights.whole().count()), 0.0);
     for (int k = 0; k < 3; ++k) {
         pipeline.next(8);
@@ -174,7 +177,7 @@ TEST_CASE("the rounded copy and the average follow each update", "[unit][train]"
 }
 
 TEST_CASE("a step that diverges says so before it spoils the weights", "[unit][train]") {
-    Pipeline pipeline(mlp, false, 1, 1.0, 2);
+    Training pipeline(mlp, false, 1, 1.0, 2);
     pipeline.next();
     float& w = pipeline.arena.weights.whole().as<float>()[0];
     w = std::numeric_limits<float>::infinity();

@@ -97,6 +97,7 @@ struct ModelPlan {
     };
     std::map<std::string, Tied> embeddings{};  ///< by layer name, for heads that share their weights
     bool split_output = false;  ///< wanted by the model of its last layer; then: whether it is so
+    bool here = true;           ///< the layer being planned is on this rank's stages of the pipeline
 };
 
 /// The work of one lane, for rooflines and forecasts.
@@ -105,11 +106,13 @@ struct Work {
         std::int64_t m, n, k;
         bool transpose_a, transpose_b;
         bool wide = false;  ///< the result is float32 in any precision: gradients of weights
+        double flops() const;
     };
     enum class ConvPass { forward, backward_data, backward_weights };
     struct Conv {
         Window window;
         ConvPass pass;
+        double flops() const;
     };
     DType compute = DType::f32;
     std::vector<Gemm> gemms;
@@ -117,10 +120,13 @@ struct Work {
     struct AttentionPass {
         Attention shape;
         bool backward;
+        double flops() const;
     };
     std::vector<AttentionPass> attentions;
     double bytes = 0;  ///< moved by everything else: norms, activations, pooling, dropout
 
+    /// Of all products: two for each multiplication and its addition.
+    double flops() const;
     /// `elements` per sample of the compute type are touched `times` times for `samples` samples.
     void move(std::int64_t elements, std::int64_t samples, int times) {
         bytes += static_cast<double>(size_of(compute)) * static_cast<double>(elements) *

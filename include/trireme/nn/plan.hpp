@@ -31,6 +31,9 @@ public:
     int next_tick() { return ticks_++; }
     int ticks() const { return ticks_; }
 
+    /// Tensors that are added from now on take memory, or none: those of layers that other ranks run.
+    void take_memory(bool take) { takes_memory_ = take; }
+
     /// A tensor of `per_sample` elements for every sample of the lane plus `fixed` elements, alive from
     /// `from` to `to`, both included.
     TensorId add(std::int64_t per_sample, std::int64_t fixed, DType dtype, Moment from, Moment to);
@@ -53,6 +56,7 @@ private:
 
     std::vector<Tensor> tensors_;
     int ticks_ = 0;
+    bool takes_memory_ = true;
     std::size_t bytes_ = 0;
 };
 

@@ -24,10 +24,11 @@ struct ReducerOptions {
 
 class GradientReducer {
 public:
-    /// Where a lane's gradients go, and whether earlier ones are already there.
+    /// Where a lane's gradients go: into a column in which this rank's lanes add up (the first one to come
+    /// sets it), or into one of the lane's own.
     struct Target {
         const Column* gradients;
-        bool accumulate;
+        bool adds_up;
     };
 
     virtual ~GradientReducer() = default;
@@ -36,7 +37,9 @@ public:
     virtual Range lanes_of(int worker) const = 0;
 
     virtual void begin_step() = 0;
-    /// Called by the worker before and after each of its lanes, empty ones included (those add nothing).
+    /// Called by the worker before and after each of its lanes' backward passes, those of empty lanes
+    /// included (they add nothing); begin_lane() also before a forward pass, which leaves BatchNorm's
+    /// statistics there.
     virtual Target begin_lane(int worker, std::int64_t lane) = 0;
     virtual void end_lane(Ops& ops, int worker, std::int64_t lane, bool empty) = 0;
     /// In the backward pass of this rank's last lane that has samples: everything below this offset is

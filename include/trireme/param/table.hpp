@@ -66,11 +66,11 @@ public:
     /// @throws Error (bad_usage) when the name is taken.
     ParameterId add(Parameter parameter);
 
-    /// A second layer uses this parameter.
-    void share(ParameterId id) {
-        parameters_[static_cast<std::size_t>(id)].shared = parameters_[static_cast<std::size_t>(id)].tied =
-            true;
-    }
+    /// A second layer uses this parameter; `here`: a layer of this rank. Where the first one is on another
+    /// stage of the pipeline, this rank gets a copy, and the gradients of both have to be added.
+    void share(ParameterId id, bool here);
+    /// Other stages of the pipeline hold these.
+    void leave_out(Range ids);
 
     /// Places all parameters: first the statistics, which are final before backward begins, then the weights,
     /// last added first, the order in which backward finishes gradients. Each starts at a multiple of 16
@@ -88,6 +88,8 @@ public:
     std::int64_t arena_size() const { return arena_size_; }
     /// Elements of all weights of the whole model, gaps and statistics excluded.
     std::int64_t weight_count() const;
+    /// The same of what this rank holds.
+    std::int64_t local_weight_count() const;
     /// Everything below this arena offset is finished once backward is through with parameter `id` and all
     /// later ones.
     std::int64_t finished_after(ParameterId id) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "trireme/checkpoint/checkpoint.hpp"
@@ -25,6 +26,14 @@ struct StepEvent {
     double communication_s = 0, input_wait_s = 0;  ///< exposed, in this step
 };
 
+struct EndEvent {
+    std::string reason;
+    std::int64_t steps = 0;
+    double seconds = 0;
+    std::optional<double> best{};
+    std::optional<double> pipeline_bubble{};  ///< part of the ranks' time spent waiting for other stages
+};
+
 class MetricsFile {
 public:
     /// Appends to <run_dir>/metrics.jsonl; with no directory (ranks other than 0) nothing is written.
@@ -34,7 +43,7 @@ public:
     void step(const StepEvent& event);
     void valid(std::int64_t step, std::int64_t epoch, const EvalResult& result);
     void checkpoint(const SavedCheckpoint& saved);
-    void end(const std::string& reason, std::int64_t steps, const Position& position, double seconds);
+    void end(const EndEvent& event);
 
     /// Drops lines of steps after `step` (they belong to work that is lost and done again) and a cut-off last
     /// line.

@@ -10,6 +10,8 @@
 #include "trireme/data/loader.hpp"
 #include "trireme/nn/model.hpp"
 #include "trireme/optim/optimizer.hpp"
+#include "trireme/parallel/gradient_sums.hpp"
+#include "trireme/parallel/pipeline.hpp"
 #include "trireme/parallel/reducer.hpp"
 #include "trireme/train/crew.hpp"
 
@@ -21,9 +23,10 @@ public:
     /// What each worker's ops are wrapped in, for measurements.
     using Wrap = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)>;
 
-    /// The arena is kept by reference.
+    /// The arena is kept by reference. `slots`: lanes of each worker that are in flight at the same time,
+    /// each with a workspace.
     LaneRunner(Device& device, const Model& model, const Arena& arena, int workers, int threads_per_lane,
-               const Wrap& wrap = {});
+               int slots = 1, const Wrap& wrap = {});
 
     /// Layers compute with these weights from now on: the arena's own, or their average. Where they compute
     /// in 16 bits, the rounded copy is made anew. To be called when weights have changed otherwise than by an
@@ -32,8 +35,9 @@ public:
 
     int workers() const { return static_cast<int>(workers_.size()); }
     Ops& ops(int worker = 0) { return *workers_[static_cast<std::size_t>(worker)].ops; }
-    /// A context for one lane of `batch`, run by `worker`.
-    LaneContext context(int worker, const LaneBatch& batch);
+    int slots() const { return static_cast<int>(workers_.front().workspaces.size()); }
+    /// A context for one lane of `batch`, run by `worker` in one of its workspaces.
+    LaneContext context(int worker, const LaneBatch& batch, int slot = 0);
     /// Runs action(worker) for every worker, side by side, and waits. @throws the first error.
     void run(const std::function<void(int)>& action) { crew_.run(action); }
     const Model& model() const { return model_; }
@@ -41,7 +45,7 @@ public:
 private:
     struct Worker {
         std::unique_ptr<Ops> ops;
-        Buffer workspace;
+        std::vector<Buffer> workspaces;  ///< one per slot
     };
     const Model& model_;
     const Arena& arena_;
@@ -103,14 +107,27 @@ struct StepResult {
     std::string
         culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
     bool flags[2] = {};
-    double exposed_seconds = 0;  ///< spent waiting for the reduction
+    double exposed_seconds = 0;   ///< spent waiting for the reduction
+    double lanes_seconds = 0;     ///< of all lanes, forward and backward,
+    double pipeline_seconds = 0;  ///< and what of it was waiting for the stages before and after
+};
+
+/// The ranks and parts that a step is made of; everything is kept by reference.
+struct StepParts {
+    Communicator& world;  ///< all ranks
+    Communicator& model;  ///< those of one replica, which hold its parameters between them
+    Pipeline& pipeline;
+    LaneRunner& runner;
+    Arena& arena;
+    UpdatePass& update;
+    GradientReducer& reducer;
+    GradientSums& sums;
 };
 
 class TrainStep {
 public:
-    /// Everything is kept by reference. `world`: all ranks; `model`: those of one replica; `lanes`: V.
-    TrainStep(Communicator& world, Communicator& model, LaneRunner& runner, Arena& arena, UpdatePass& update,
-              GradientReducer& reducer, std::int64_t lanes, StepOptions options);
+    /// `lanes`: V.
+    TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions options);
 
     /// Lanes, reduce, unscale, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
     /// Collective. @throws Error (failed, all ranks) when loss or gradient is not finite and may not be
@@ -120,20 +137,28 @@ public:
 private:
     float gradient_limit() const;
     double over_model(double share);
+    std::string culprit();
     void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
-    void run_lane(int worker, const LaneBatch& batch, const StepRequest& request, bool last);
+    void forward(int worker, const LaneBatch& batch, const PipelineAction& action);
+    void backward(int worker, const LaneBatch& batch, const PipelineAction& action,
+                  const StepRequest& request, bool last);
+    LaneContext context(int worker, const LaneBatch& batch, const PipelineAction& action);
+    int slot_of(const PipelineAction& action) const {
+        return static_cast<int>(action.lane % parts_.runner.slots());
+    }
 
-    Communicator& world_;
-    Communicator& model_;
-    LaneRunner& runner_;
-    Arena& arena_;
-    GradientReducer& reducer_;
-    UpdatePass& update_;
+    StepParts parts_;
     StepOptions options_;
     LaneSums sums_;
+    std::int64_t attempt_ = 0;
+    std::vector<std::vector<PipelineAction>>
+        actions_;  ///< of each worker; lanes from this rank's first one on
+    /// A lane of this step has left its gradients; by worker, chunk and way: several chunks' are there at
+    /// different times, and BatchNorm's statistics from the forward pass on.
+    std::vector<std::uint8_t> filled_;
 };
 
-/// Forward only, dropout off, running statistics; sums go to the lane's slot.
-void evaluate_lanes(LaneRunner& runner, std::span<const LaneBatch> lanes, LaneSums& sums);
+/// Forward only, dropout off, running statistics; sums go to the lane's slot, on the ranks of the last stage.
+void evaluate_lanes(LaneRunner& runner, Pipeline& pipeline, std::span<const LaneBatch> lanes, LaneSums& sums);
 
 }  // namespace trireme

@@ -1,0 +1,69 @@
+#include "trireme/parallel/pipeline.hpp"
+
+#include <utility>
+
+#include "trireme/base/clock.hpp"
+
+namespace trireme {
+
+Pipeline::Pipeline(Communicator& ranks, PipelineSchedule schedule, int chunks, std::int64_t lanes)
+    : shape_{.schedule = schedule, .ranks = ranks.size(), .chunks = chunks, .lanes = lanes},
+      comm_(&ranks),
+      sent_(static_cast<std::size_t>(lanes_in_flight(actions_of(lanes))), -1) {}
+
+std::vector<PipelineAction> Pipeline::actions_of(std::int64_t lanes) const {
+    PipelineShape shape = shape_;
+    shape.lanes = lanes;
+    return pipeline_actions(shape)[static_cast<std::size_t>(rank())];
+}
+
+std::vector<PipelineAction> Pipeline::forward_actions_of(std::int64_t lanes) const {
+    std::vector<PipelineAction> actions = actions_of(lanes);
+    std::erase_if(actions, [](const PipelineAction& action) { return action.backward; });
+    return actions;
+}
+
+void Pipeline::receive_activation(int chunk, View x) {
+    receive(stage(chunk) - 1, stage(chunk), forward, x);
+}
+void Pipeline::send_activation(int chunk, int slot, View y) {
+    send(stage(chunk) + 1, slot, forward, y);
+}
+void Pipeline::receive_gradient(int chunk, View dy) {
+    receive(stage(chunk) + 1, stage(chunk), backward, dy);
+}
+void Pipeline::send_gradient(int chunk, int slot, View dx) {
+    send(stage(chunk) - 1, slot, backward, dx);
+}
+
+// The tag tells the receiving stage and the way: between two ranks there may be messages of several chunks.
+void Pipeline::receive(int from_stage, int to_stage, Way way, View buffer) {
+    const Stopwatch watch;
+    comm_->receive(buffer, shape_.rank_of(from_stage), 2 * to_stage + way);
+    waited_ += watch.seconds();
+}
+
+void Pipeline::send(int to_stage, int slot, Way way, View buffer) {
+    settle(slot);
+    sent_[static_cast<std::size_t>(slot)] = comm_->post(buffer, shape_.rank_of(to_stage), 2 * to_stage + way);
+}
+
+void Pipeline::settle(int slot) {
+    if (comm_ == nullptr) return;
+    Communicator::Ticket& ticket = sent_[static_cast<std::size_t>(slot)];
+    if (ticket < 0) return;
+    const Stopwatch watch;
+    comm_->wait(ticket);
+    waited_ += watch.seconds();
+    ticket = -1;
+}
+
+void Pipeline::settle_all() {
+    for (int slot = 0; slot < static_cast<int>(sent_.size()); ++slot) settle(slot);
+}
+
+double Pipeline::take_waited_seconds() {
+    return std::exchange(waited_, 0);
+}
+
+}  // namespace trireme
