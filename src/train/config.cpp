@@ -166,10 +166,6 @@ void check_config(const Config& c) {
                 "train.reduction=reproducible sums gradients and their norm in an order of its own, which "
                 "parallel.zero=" +
                     std::to_string(c.parallel.zero) + " would make depend on the ranks; expected 0");
-    const auto not_built = [](bool wanted, const std::string& key) {
-        refuse_when(wanted, key + ": announced, but not built in this version");
-    };
-    not_built(c.run.devices > 1, "run.devices");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");
