@@ -3,9 +3,9 @@
 namespace trireme::app {
 
 const std::vector<Command>& commands() {
-    static const std::vector<Command> table = {import_command(),  train_command(),    eval_command(),
-                                               predict_command(), generate_command(), export_command(),
-                                               info_command(),    doctor_command(),   bench_command()};
+    static const std::vector<Command> table = {
+        import_command(), train_command(),  eval_command(), predict_command(), generate_command(),
+        export_command(), report_command(), info_command(), doctor_command(),  bench_command()};
     return table;
 }
 

@@ -13,16 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The run directory that an argument stands for; empty where it is a checkpoint itself. Rank 0 looks.
-std::string run_directory(Communicator& world, const std::string& argument) {
-    if (argument.ends_with(".ini")) {
-        const std::string dir = resolve_config(world, argument, {}).run.dir;
-        return dir.empty() ? default_run_dir(argument) : dir;
-    }
-    const bool is_directory = world.rank() == 0 && fs::is_directory(argument);
-    return broadcast_value(world, is_directory ? 1 : 0) != 0 ? argument : "";
-}
-
 /// The configuration of a model whose weights came without one.
 Config config_beside(Runtime& runtime, const CommandLine& line, const Config& given) {
     if (line.arguments.size() < 2)
@@ -38,6 +28,15 @@ Config config_beside(Runtime& runtime, const CommandLine& line, const Config& gi
 }
 
 }  // namespace
+
+std::string run_directory(Communicator& world, const std::string& argument) {
+    if (argument.ends_with(".ini")) {
+        const std::string dir = resolve_config(world, argument, {}).run.dir;
+        return dir.empty() ? default_run_dir(argument) : dir;
+    }
+    const bool is_directory = world.rank() == 0 && fs::is_directory(argument);
+    return broadcast_value(world, is_directory ? 1 : 0) != 0 ? argument : "";
+}
 
 std::string find_checkpoint(Runtime& runtime, const std::string& argument) {
     Communicator& world = runtime.session.world();

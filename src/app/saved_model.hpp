@@ -13,6 +13,10 @@ struct SavedModel {
     std::string data;  ///< pattern: --data, else the test set, else the validation set of the configuration
 };
 
+/// The run directory that an argument stands for: itself, or that of a configuration file's run; empty where
+/// it is neither. Collective.
+std::string run_directory(Communicator& world, const std::string& argument);
+
 /// A checkpoint as it is named, or that of a run directory or of a configuration file's run: best.h5, else
 /// the newest whole step checkpoint. One rank looks; collective.
 /// @throws Error (bad_data, all ranks) naming the directory when it has none.
