@@ -41,6 +41,7 @@ Command report_command();
 Command info_command();
 Command doctor_command();
 Command bench_command();
+Command sweep_command();
 
 /// All that are built, in the order of the overview.
 const std::vector<Command>& commands();

@@ -167,7 +167,6 @@ void check_config(const Config& c) {
         refuse_when(wanted, key + ": announced, but not built in this version");
     };
     not_built(c.parallel.zero > 0, "parallel.zero");
-    not_built(c.parallel.sequence, "parallel.sequence");
     not_built(c.run.devices > 1, "run.devices");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
@@ -183,10 +182,15 @@ void check_config(const Config& c) {
                 "checkpoint.best=accuracy: model.loss=mse has no accuracy; expected loss or auto");
 }
 
+bool best_is_accuracy(const Config& config) {
+    return config.checkpoint.best == "accuracy" ||
+           (config.checkpoint.best == "auto" && config.model.loss != "mse");
+}
+
 std::string config_text(const Config& config) {
     std::string text, section;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string& key = row.about.key;
         if (section_of(key) != section) {
             section = section_of(key);
@@ -227,7 +231,7 @@ std::vector<std::string> config_differences(const Config& saved, const Config& n
     };
     std::vector<std::string> differences;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string before = row.get(saved), after = row.get(now);
         if (before != after)
             differences.push_back(row.about.key + ": " + shown(before) + " -> " + shown(after));
