@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "train/weight_source.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -24,9 +25,15 @@ DatasetLayout open_set(Communicator& world, const Config& config, const std::str
     }
 }
 
-/// Returns classes of the labels, or values of a target.
-std::int64_t open_data(Communicator& world, const Config& config, const std::optional<ResumePoint>& resume,
-                       Assembly& parts) {
+std::vector<std::string> layers_of(const Config& config, const Assembly& parts) {
+    return model_description(config, parts.train_set.sample).layers;
+}
+
+/// Returns classes of the labels, or values of a target. `first`: what a fresh run starts from, where that is
+/// not random weights.
+std::int64_t open_data(Runtime& runtime, const Config& config, const std::optional<ResumePoint>& resume,
+                       Assembly& parts, std::optional<WeightSource>& first) {
+    Communicator& world = runtime.mesh.world();
     const std::string train = "data.train=" + config.data.train, valid = "data.valid=" + config.data.valid;
     DatasetLayout& set = parts.train_set;
     set = open_set(world, config, "data.train", config.data.train);
@@ -37,6 +44,11 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
         outputs = std::max(outputs, resume->meta.outputs);
         check_targets(config, set, outputs);
         parts.normalization = {resume->meta.input_shift, resume->meta.input_scale};
+    } else if (!config.run.init_from.empty()) {
+        first = read_weight_source(world, config.run.init_from, layers_of(config, parts));
+        if (loss_from(config.model.loss) == LossKind::cross_entropy)
+            outputs = std::max(outputs, first->outputs);
+        parts.normalization = normalization_for(runtime, config, *first, set);
     } else {
         parts.normalization = make_normalization(world, set, config.data.normalize);
     }
@@ -134,7 +146,7 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
 
 /// Weights, moments, average and position: those of the checkpoint, or the first ones.
 void set_state(Runtime& runtime, const Config& config, const std::optional<ResumePoint>& resume,
-               Assembly& parts) {
+               const std::optional<WeightSource>& first, Assembly& parts) {
     Arena& arena = parts.state->arena;
     if (resume) {
         load_checkpoint(runtime.mesh.world(), resume->source, parts.model->table(), arena, Part::training);
@@ -142,9 +154,17 @@ void set_state(Runtime& runtime, const Config& config, const std::optional<Resum
         parts.position.scaler = parts.scaler->resume(parts.position.scaler, resume->scaled);
         if (arena.average && !resume->meta.has_average)
             runtime.log.info("train.ema: the average starts from the weights of " + resume->source);
+        if (!config.run.init_from.empty())
+            runtime.log.info("run.init_from=" + config.run.init_from + " is not read again: the run goes on");
     } else {
         Ops& ops = parts.runner->ops();
-        parts.model->initialize(ops, arena.weights, config.run.seed);
+        if (first) {
+            load_weights(runtime.mesh.world(), runtime.device, ops, *first, layers_of(config, parts),
+                         parts.model->table(), arena);
+            runtime.log.info("a new run from the weights of " + first->path);
+        } else {
+            parts.model->initialize(ops, arena.weights, config.run.seed);
+        }
         if (arena.average)
             for (const Column::Piece& piece : arena.average->pieces())
                 ops.copy(arena.weights.range(piece.range), arena.average->range(piece.range));
@@ -170,7 +190,6 @@ void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assem
 
 Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume) {
     Assembly parts;
-    Communicator& world = runtime.mesh.world();
     const int ranks = runtime.mesh.data().size();
     config.train.lanes = choose_lanes(config, ranks);
     if (config.train.lanes > config.train.batch)
@@ -182,14 +201,15 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
                             " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));
     const Range my_lanes = part_of({0, config.train.lanes}, ranks, runtime.mesh.data().rank());
 
-    const std::int64_t outputs = open_data(world, config, resume, parts);
+    std::optional<WeightSource> first;
+    const std::int64_t outputs = open_data(runtime, config, resume, parts, first);
     plan_steps(config, resume, parts);
     const std::int64_t most_lanes = part_of({0, config.train.lanes}, ranks, 0).size();
     parts.pipeline = std::make_unique<Pipeline>(make_pipeline(
         runtime.mesh.pipeline(), config, config.parallel.zero > 1 ? most_lanes : my_lanes.size()));
     build_model(runtime, config, outputs, parts);
     build_step(runtime, config, my_lanes, parts);
-    set_state(runtime, config, resume, parts);
+    set_state(runtime, config, resume, first, parts);
     build_loaders(runtime, config, my_lanes, parts);
     return parts;
 }

@@ -128,6 +128,9 @@ void check_config(const Config& c) {
     refuse_when(c.train.early_stop > 0 && c.train.eval_every == Every{},
                 "train.early_stop=" + std::to_string(c.train.early_stop) +
                     " needs validations, but train.eval_every=never");
+    refuse_when(!c.run.init_from.empty() && c.run.resume != "auto" && c.run.resume != "none",
+                "run.init_from=" + c.run.init_from + " and run.resume=" + c.run.resume +
+                    ": a run starts from weights or goes on from a checkpoint; only one of the two");
     refuse_when(c.data.x.empty(), "data.x=: expected the name of the inputs within the files");
     refuse_when(c.data.y.empty(), "data.y=: expected the name of the targets within the files");
     refuse_when(c.data.prefetch > 4096,
