@@ -51,12 +51,6 @@ TEST_CASE("a transformer with a sharded state is the same as on one rank", "[cli
             run.with({{"optim.name", "lamb"}, {"optim.momentum", "0"}, {"optim.lr", "0.003"}}),
             {{2, 1, 1, zero("1")}, {3, 1, 1, zero("3", "on")}, {4, 1, 1, zero("2", "on")}}, 5e-5);
     }
-    SECTION("with several devices in one process") {
-        const auto devices = [](const char* count) { return Keys{{"run.devices", count}}; };
-        require_like_one_rank(run.with({{"train.lanes", "5"}}), {{0, 1, 1, zero("3", "on") + devices("3")},
-                                                                 {0, 1, 1, zero("1") + devices("2")},
-                                                                 {2, 1, 1, zero("2", "on") + devices("2")}});
-    }
     SECTION("with tensor and pipeline parallelism") {
         const Keys interleaved = {{"parallel.schedule", "interleaved"}, {"parallel.chunks", "2"}};
         const Keys sequence = {{"parallel.sequence", "true"}};
