@@ -163,11 +163,12 @@ void check_config(const Config& c) {
     refuse_when(c.parallel.chunks > 1 && c.parallel.schedule != "interleaved",
                 "parallel.chunks=" + std::to_string(c.parallel.chunks) +
                     " needs parallel.schedule=interleaved, not " + c.parallel.schedule);
-    const auto not_built = [](bool wanted, const std::string& key) {
-        refuse_when(wanted, key + ": announced, but not built in this version");
-    };
-    not_built(c.parallel.zero > 0, "parallel.zero");
-    not_built(c.run.devices > 1, "run.devices");
+    refuse_when(c.parallel.zero > 3,
+                "parallel.zero=" + std::to_string(c.parallel.zero) + ": expected 0, 1, 2 or 3");
+    refuse_when(c.parallel.zero > 0 && c.train.reduction == "reproducible",
+                "train.reduction=reproducible sums gradients and their norm in an order of its own, which "
+                "parallel.zero=" +
+                    std::to_string(c.parallel.zero) + " would make depend on the ranks; expected 0");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");

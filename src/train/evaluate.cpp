@@ -27,6 +27,7 @@ struct SavedModel {
     EpochPlan plan;
     std::unique_ptr<Model> model;
     std::unique_ptr<Arena> arena;
+    std::unique_ptr<WholeWeights> weights;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<Loader> loader;
 };
@@ -52,14 +53,14 @@ CheckpointMeta meta_of(Runtime& runtime, const Config& config, const WeightSourc
 SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
                        const std::string& data, bool with_targets) {
     Communicator& world = runtime.mesh.world();
-    std::optional<WeightSource> weights;  // of a file that holds nothing else
+    std::optional<WeightSource> source;  // of a file that holds nothing else
     if (!is_safetensors(checkpoint)) meta = read_checkpoint_meta(world, checkpoint);
     DatasetOptions wanted = dataset_options(config);
     if (!with_targets) wanted.y.clear();
     set = open_dataset(world, data, wanted);
     if (is_safetensors(checkpoint)) {
-        weights = read_weight_source(world, checkpoint, model_description(config, set.sample).layers);
-        meta = meta_of(runtime, config, *weights, set);
+        source = read_weight_source(world, checkpoint, model_description(config, set.sample).layers);
+        meta = meta_of(runtime, config, *source, set);
     }
     if (set.rows() > 0) check_compatible(set, meta.sample, data);
     check_kind(config, set);
@@ -75,14 +76,15 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     arena = std::make_unique<Arena>(runtime.device, model->table(),
                                     ArenaOptions{.compute = compute_type(config)});
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    runner = std::make_unique<LaneRunner>(runtime.device, *model, *arena, threads.workers, threads.threads);
-    if (weights)
-        load_weights(world, runtime.device, runner->ops(), *weights,
+    weights = std::make_unique<WholeWeights>(*arena);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, *weights, threads.workers, threads.threads);
+    if (source)
+        load_weights(world, runtime.device, runner->ops(), *source,
                      model_description(config, meta.sample).layers, model->table(), *arena);
     else
         load_checkpoint(world, checkpoint, model->table(), *arena,
                         config.train.eval_ema ? Part::average : Part::weights);
-    runner->use(arena->weights);
+    runner->use(WeightKind::current);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());
