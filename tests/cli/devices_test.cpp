@@ -71,17 +71,9 @@ TEST_CASE("devices of one process train as one rank does", "[cli-devices]") {
                                            {"run.threads", "2"}}),
                               {on(0, 2), on(2, 2)});
     }
-    SECTION("layers split over the devices of a process, data parallelism over processes") {
-        require_like_one_rank(mlp(folder), {on(0, 2, 2), on(0, 4, 2), on(2, 2, 2), on(0, 3, 3)});
-    }
     SECTION("tiny buckets that are reduced beside the backward pass") {
         const Keys overlapped = {{"parallel.overlap", "on"}, {"parallel.bucket_mb", "0.0005"}};
         require_like_one_rank(mlp(folder, overlapped), {on(0, 2), on(0, 3), on(2, 2), on(2, 2, 2)});
-    }
-    SECTION("stages within a process, over processes, and with split layers") {
-        require_like_one_rank(tiny_gpt(folder).with({{"optim.name", "sgd"}, {"optim.lr", "0.2"}}),
-                              {on(0, 2, 1, 2), on(2, 2, 1, 2), on(2, 2, 1, 4), on(2, 2, 2, 2),
-                               on(0, 2, 1, 2, {{"parallel.schedule", "interleaved"}})});
     }
 }
 
