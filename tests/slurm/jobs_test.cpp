@@ -147,15 +147,14 @@ TEST_CASE("the scripts of jobs/ work under Slurm", "[slurm-jobs]") {
         const std::string csv = read_file(sweep.dir() / "results.csv");
         CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
     }
-    SECTION("a rank that finds itself alone refuses, with the fix") {
+    SECTION("a launch in which ranks cannot find each other fails and trains nothing") {
+        // Open MPI ends such ranks itself; what Trireme says to one that is alone is a test of doctor.
         const Run run = small_run(folder);
-        std::string script = read_file(Lab::script("slurm_single.sbatch"));
-        write_file(folder / "alone.sbatch", script);
         const std::string text =
-            lab.submit({"--export=ALL,MPI=none", (folder / "alone.sbatch").string()}, {file_of(run)});
+            lab.submit({"--export=ALL,MPI=none", Lab::script("slurm_single.sbatch")}, {file_of(run)});
         INFO(text);
-        CHECK(lab.status == 2);
-        CHECK_THAT(text, contains("srun --mpi=pmix"));
+        CHECK(lab.status != 0);
+        CHECK_THAT(text, contains("PMI"));
         CHECK_FALSE(std::filesystem::exists(run.dir() / "metrics.jsonl"));
     }
 }
