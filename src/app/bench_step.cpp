@@ -77,8 +77,8 @@ public:
           optimizer_(make_optimizer(optimizer_options(config))),
           state_(runtime.mesh.data(), runtime.device, model.table(),
                  state_options(config, all_lanes, my_lanes)),
-          update_(*optimizer_, model.table(), optimizer_options(config), &norms(runtime),
-                  state_.sharding.pieces().updated),
+          update_(*optimizer_, model.table(), optimizer_options(config),
+                  &update_ranks(runtime.mesh, state_.sharding), state_.sharding.pieces().updated),
           runner_(runtime.device, model, *state_.weights, threads_.workers, threads_.threads,
                   pipeline.slots(),
                   [this](std::unique_ptr<Ops> ops) {
@@ -86,7 +86,7 @@ public:
                   }),
           sums_(model.table(), runtime.mesh.pipeline(), state_.sharding.pieces().updated),
           step_({.world = world_,
-                 .norms = norms(runtime),
+                 .norms = update_ranks(runtime.mesh, state_.sharding),
                  .pipeline = pipeline,
                  .runner = runner_,
                  .state = state_,
@@ -138,9 +138,6 @@ private:
         options.reducer.my_lanes = my_lanes;
         options.reducer.workers = threads_.workers;
         return options;
-    }
-    Communicator& norms(Runtime& runtime) const {
-        return state_.sharding.stage() > 0 ? world_ : runtime.mesh.model();
     }
     Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
         for (OpTimes& times : times_) times = {};

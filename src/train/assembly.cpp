@@ -122,9 +122,8 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
     parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.state->weights,
                                                 threads.workers, threads.threads, parts.pipeline->slots());
 
-    // Whose updates make up one update of the model: the ranks of a replica, or all.
     const Sharding& sharding = parts.state->sharding;
-    Communicator& norms = sharding.stage() > 0 ? runtime.mesh.world() : runtime.mesh.model();
+    Communicator& norms = update_ranks(runtime.mesh, sharding);
     parts.update =
         std::make_unique<UpdatePass>(*parts.optimizer, table, optimizer_options(config),
                                      norms.size() > 1 ? &norms : nullptr, sharding.pieces().updated);

@@ -87,10 +87,8 @@ TEST_CASE("a run starts from weights on any mesh, to the bit", "[cli-init_from]"
             INFO(name << " from " << from);
             const Run fresh = run.at(folder / (name + from.extension().string()))
                                   .with(without_learning(from))
-                                  .with({{"parallel.tensor", std::to_string(grid.tensor)},
-                                         {"parallel.pipeline", std::to_string(grid.pipeline)},
-                                         {"train.ema", "0.5"}})
-                                  .with(grid.keys);
+                                  .with({{"train.ema", "0.5"}})
+                                  .with(keys_of(grid));
             const Result result = fresh.expect(0, grid.ranks);
             CHECK_THAT(result.err, contains("a new run from the weights of " + from.string()));
             CHECK(same_bits(fresh.last().weights, saved.weights));
