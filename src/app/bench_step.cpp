@@ -169,21 +169,27 @@ private:
 };
 
 /// What this machine could do at best: each product and convolution alone, everything else at the rate of a
-/// copy or of an all-reduce. `update_bytes`: what the optimizer moves for each weight.
+/// copy or of an all-reduce. The slowest rank's. `update_bytes`: what the optimizer moves for each weight.
 Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench& bench, double update_bytes,
                 double copy) {
     const Work work = model.work(bench.samples);
     const auto lanes = static_cast<double>(bench.lanes);
+    // Other stages of a pipeline have other products: those that have the same measure together.
+    Communicator& world = runtime.mesh.world();
+    const auto alike = world.split(runtime.mesh.pipeline().rank(), world.rank());
     Parts limit;
     for (const Work::Gemm& gemm : work.gemms)
-        limit.products += lanes * product_seconds(runtime, ops, gemm, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, gemm, work.compute);
     for (const Work::Conv& conv : work.convs)
-        limit.products += lanes * product_seconds(runtime, ops, conv, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, conv, work.compute);
     for (const Work::AttentionPass& pass : work.attentions)
-        limit.products += lanes * product_seconds(runtime, ops, pass, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, pass, work.compute);
     limit.others = lanes * work.bytes / copy;
     limit.updates = update_bytes * static_cast<double>(model.table().local_weight_count()) / copy;
-    if (runtime.mesh.data().size() > 1) limit.reduction = reduce_seconds(runtime, model.table().arena_size());
+    if (runtime.mesh.data().size() > 1)
+        limit.reduction = reduce_seconds(runtime.mesh.data(), runtime, model.table().arena_size());
+    for (double Parts::*part : {&Parts::products, &Parts::others, &Parts::updates, &Parts::reduction})
+        limit.*part = all_reduce_value(world, limit.*part, Reduce::max);
     limit.step = limit.products + limit.others + limit.updates + limit.reduction;
     return limit;
 }
