@@ -1,5 +1,5 @@
-// Doctor's checks can fail: a communicator that does one thing wrong is found out, by the check that is for it
-// and on the rank that got the wrong value.
+// Doctor's checks can fail: a communicator that does one thing wrong is found out, by the check that is for
+// it and on the rank that got the wrong value.
 #include <mpi.h>
 
 #include <algorithm>

@@ -120,13 +120,13 @@ TEST_CASE("ranks that share cores while others are free are a problem", "[unit][
 
 TEST_CASE("each host is judged by itself, and hosts are compared", "[unit][app]") {
     // Two hosts of one name, as containers may have.
-    const Judgement apart = judge_places({{place(0, {0, 1}, 2, 0), place(1, {0, 1}, 2, 1)},
-                                          {host("box", 2, 0), host("box", 2, 1)}});
+    const Judgement apart = judge_places(
+        {{place(0, {0, 1}, 2, 0), place(1, {0, 1}, 2, 1)}, {host("box", 2, 0), host("box", 2, 1)}});
     CHECK(apart.problem.empty());
     CHECK(apart.notes.empty());
-    const Judgement both = judge_places(
-        {{place(0, {0}, 1, 0), place(1, {0}, 1, 0), place(2, {0}, 1, 2), place(3, {0}, 1, 2)},
-         {host("a", 4, 0), host("b", 4, 2)}});
+    const Judgement both =
+        judge_places({{place(0, {0}, 1, 0), place(1, {0}, 1, 0), place(2, {0}, 1, 2), place(3, {0}, 1, 2)},
+                      {host("a", 4, 0), host("b", 4, 2)}});
     CHECK_THAT(both.problem, contains("1 times more"));
     const Judgement different =
         judge_places({{place(0, {0, 1}, 1, 0), place(1, {0, 1, 2, 3}, 1, 1)},
