@@ -20,11 +20,13 @@ public:
         : world_(rank, shape.ranks) {
         const int in_tensor = rank % shape.tensor, in_pipeline = rank / shape.tensor % shape.pipeline,
                   in_data = rank / (shape.tensor * shape.pipeline);
-        mesh_ = std::make_unique<Mesh>(
-            world_, group("data", in_data, shape.data(), {}),
-            group("pipeline", in_pipeline, shape.pipeline, std::move(tied)),
-            group("tensor", in_tensor, shape.tensor, {}),
-            group("model", in_pipeline * shape.tensor + in_tensor, shape.tensor * shape.pipeline, {}));
+        auto data = group("data", in_data, shape.data(), {});
+        auto pipeline = group("pipeline", in_pipeline, shape.pipeline, std::move(tied));
+        auto tensor = group("tensor", in_tensor, shape.tensor, {});
+        auto model =
+            group("model", in_pipeline * shape.tensor + in_tensor, shape.tensor * shape.pipeline, {});
+        mesh_ = std::make_unique<Mesh>(world_, std::move(data), std::move(pipeline), std::move(tensor),
+                                       std::move(model));
     }
     Mesh& mesh() { return *mesh_; }
     void clear() {
