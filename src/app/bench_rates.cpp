@@ -103,9 +103,9 @@ Product::Product(Runtime& runtime, Ops& ops, const Work::AttentionPass& pass, DT
     action_ = [=, &ops] { ops.attention_backward(args, dy, dq, dk, dv); };
 }
 
-double copy_rate(Runtime& runtime, Ops& ops) {
-    const std::int64_t count = 32 << 20;  // two buffers of 128 MB
-    const Buffer from = random_reals(runtime, ops, DType::f32, count),
+double copy_rate(Runtime& runtime, Ops& ops, std::int64_t count) {
+    // Zeros: a copy takes as long whatever it carries, and both buffers have been written to.
+    const Buffer from = elements_of(runtime.device, DType::f32, count),
                  to = elements_of(runtime.device, DType::f32, count);
     const View x = view_of(from.as<float>(), Shape{count}), y = view_of(to.as<float>(), Shape{count});
     const double seconds = seconds_of(
@@ -113,10 +113,11 @@ double copy_rate(Runtime& runtime, Ops& ops) {
     return 2.0 * static_cast<double>(x.bytes()) / seconds;
 }
 
-double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements) {
+double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements, double budget) {
     const Buffer buffer = elements_of(runtime.device, DType::f32, elements);  // zeros: the sums stay finite
     const View view = view_of(buffer.as<float>(), Shape{elements});
-    return seconds_of(ranks, [&] { ranks.all_reduce(view, Reduce::sum); });
+    return seconds_of(
+        ranks, [&] { ranks.all_reduce(view, Reduce::sum); }, budget);
 }
 
 }  // namespace trireme::app

@@ -33,9 +33,10 @@ double product_seconds(Communicator& ranks, Runtime& runtime, Ops& ops, const Sh
     return seconds_of(ranks, [&] { product.run(); });
 }
 
-/// Bytes read plus bytes written per second by a copy of 256 MB on every rank at once. Collective.
-double copy_rate(Runtime& runtime, Ops& ops);
+/// Bytes read plus bytes written per second by a copy of so many float32 (two buffers of 128 MB) on every
+/// rank at once. Collective.
+double copy_rate(Runtime& runtime, Ops& ops, std::int64_t elements = 32 << 20);
 /// Seconds of an in-place all-reduce (sum) of this many float32 over these ranks. Collective.
-double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements);
+double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements, double budget = 0.3);
 
 }  // namespace trireme::app

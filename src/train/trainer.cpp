@@ -134,7 +134,7 @@ TrainOutcome Trainer::run() {
                           " of the ranks' time went into waiting for other stages, " +
                           percent_text(Bubble::expected(parts_)) + " expected");
     }
-    profile_ends(end);
+    close_profile(end);
     metrics_->end(end);
     say_what_came_of_it(reason);
     return {reason, position_, interrupted};

@@ -105,7 +105,7 @@ TEST_CASE("the scripts of jobs/ work under Slurm", "[slurm-jobs]") {
         text = lab.submit({Lab::script("slurm_multi.sbatch")}, {file_of(two)});
         INFO(text);
         REQUIRE(lab.status == 0);
-        CHECK_THAT(text, contains("verdict: all is well"));
+        CHECK_THAT(text, contains("verdict: this launch works"));
         CHECK_THAT(text, contains("node2"));
         CHECK(two.events("start")[0]["ranks"] == 4);
         CHECK(same_bits(two.last().weights, one.last().weights));
