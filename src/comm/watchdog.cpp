@@ -22,9 +22,6 @@ namespace trireme {
 namespace {
 
 constexpr int question_tag = 1, answer_tag = 2;
-/// How long processes have for an answer: several looks of theirs.
-constexpr double patience = 5;
-
 /// What a process says of itself, and to which question.
 struct Answer {
     std::int64_t question = 0;
@@ -68,6 +65,7 @@ public:
         rank_ = session.rank();
         size_ = session.size();
         tick_ = std::clamp(options_.timeout / 10, 0.05, 1.0);
+        patience_ = std::clamp(options_.timeout / 2, 1.0, 5.0);
         thread_ = std::thread([this] { watch(); });
     }
     ~Impl() {
@@ -94,7 +92,7 @@ private:
         while (!wake_.wait_for(lock, std::chrono::duration<double>(tick_), [this] { return closing_; })) {
             lock.unlock();
             const double now = now_seconds();
-            if (now - looked > 5 * tick_ + 5) counted_from_ = now;  // the process was stopped for a while
+            if (now - looked > 5 * tick_ + patience_) counted_from_ = now;  // the process was stopped for a while
             looked = now;
             answer_questions();
             if (rank_ == 0 ? idle() >= options_.timeout : overdue()) look_into_it();
@@ -104,7 +102,7 @@ private:
     double idle() const { return std::min(options_.idle_seconds(), now_seconds() - counted_from_); }
     /// Process 0 should have asked by now.
     bool overdue() const {
-        return idle() >= options_.timeout + 3 * patience && now_seconds() - asked_at_ > options_.timeout;
+        return idle() >= options_.timeout + 3 * patience_ && now_seconds() - asked_at_ > options_.timeout;
     }
 
     /// Process 0 asks all others; another one only whether process 0 is there, and leaves the rest to it.
@@ -116,7 +114,7 @@ private:
         for (const int other : others) send(other, question_tag, {question_, 0, {}});
         std::vector<std::optional<Answer>> answers(others.size());
         std::size_t missing = others.size();
-        for (const double asked = now_seconds(); missing > 0 && now_seconds() - asked < patience;) {
+        for (const double asked = now_seconds(); missing > 0 && now_seconds() - asked < patience_;) {
             answer_questions();
             for (int source = 0; const std::optional<Answer> answer = receive(answer_tag, source);) {
                 std::optional<Answer>& slot = answers[static_cast<std::size_t>(rank_ == 0 ? source - 1 : 0)];
@@ -190,7 +188,9 @@ private:
     Options options_;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
-    double tick_ = 1, counted_from_ = 0, asked_at_ = 0;
+    double tick_ = 1;
+    double patience_ = 5;  ///< how long processes have for an answer: several looks of theirs
+    double counted_from_ = 0, asked_at_ = 0;
     std::int64_t question_ = 0;
     bool closing_ = false;
     std::mutex mutex_;

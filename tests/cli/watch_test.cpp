@@ -27,8 +27,9 @@ Run small_run(const TempDir& folder, const std::string& steps) {
 TEST_CASE("a rank that stands still ends the job, which names it and says where the others are",
           "[cli-watch]") {
     const TempDir folder;
-    const Run run = small_run(folder, "1000000").with({{"run.stall_timeout", "3 seconds"}});
+    const Run runs = small_run(folder, "1000000").with({{"run.stall_timeout", "3 seconds"}});
     for (const int stopped : {1, 0}) {
+        const Run run = runs.at(folder / std::to_string(stopped));
         Process job = run.start(3);
         REQUIRE(run.wait_for_step(job, 20));
         ::kill(job.ranks().at(stopped), SIGSTOP);
@@ -50,7 +51,7 @@ TEST_CASE("a job that was suspended as a whole goes on", "[cli-watch]") {
     Process job = run.start(2);
     REQUIRE(run.wait_for_step(job, 20));
     for (const auto& [rank, pid] : job.ranks()) ::kill(pid, SIGSTOP);
-    ::sleep(7);
+    ::sleep(4);
     const double before = run.column("step", "step").back();
     for (const auto& [rank, pid] : job.ranks()) ::kill(pid, SIGCONT);
     REQUIRE(run.wait_for_step(job, static_cast<std::int64_t>(before) + 50));

@@ -83,7 +83,7 @@ TEST_CASE("case 29: waiting for a slow rank is communication of the others", "[m
     World world;
     Communicator& comm = world.comm;
     constexpr int steps = 10;
-    constexpr double delay = 0.2;
+    static constexpr double delay = 0.2;
     std::string dir;
     std::unique_ptr<TempDir> folder;
     if (comm.rank() == 0) {

@@ -27,7 +27,7 @@ RankTimes times_of(double compute, double communication, double input) {
 
 }  // namespace
 
-TEST_CASE("each moment counts for the innermost span, and all of them are the wall time", "[train]") {
+TEST_CASE("each moment counts for the innermost span, and all of them are the wall time", "[unit][train]") {
     Recorder recorder;
     const Recorder::Member member(&recorder, Recorder::main);
     Profile profile;
@@ -59,13 +59,13 @@ TEST_CASE("each moment counts for the innermost span, and all of them are the wa
     CHECK(tracks[0].events[2].end >= tracks[0].events[1].end);
 }
 
-TEST_CASE("a thread without a recorder records nothing", "[train]") {
+TEST_CASE("a thread without a recorder records nothing", "[unit][train]") {
     const Span span(Activity::compute, "lanes");
     CHECK(Recorder::here() == nullptr);
     CHECK(Recorder::times_here() == ActivityTimes{});
 }
 
-TEST_CASE("where an error left its span is known until something else begins", "[train]") {
+TEST_CASE("where an error left its span is known until something else begins", "[unit][train]") {
     Recorder recorder;
     const Recorder::Member member(&recorder, Recorder::main);
     recorder.begin_step(17);
@@ -80,7 +80,7 @@ TEST_CASE("where an error left its span is known until something else begins", "
     CHECK(recorder.place_of_failure().empty());
 }
 
-TEST_CASE("communication of a thread beside is hidden but for what is waited for", "[train]") {
+TEST_CASE("communication of a thread beside is hidden but for what is waited for", "[unit][train]") {
     Recorder recorder;
     const Recorder::Member member(&recorder, Recorder::main);
     Profile profile;
@@ -101,7 +101,7 @@ TEST_CASE("communication of a thread beside is hidden but for what is waited for
     CHECK(times.hidden + times.exposed() >= 0.06);
 }
 
-TEST_CASE("the verdict is the mean over the ranks, and the table names the slowest", "[train]") {
+TEST_CASE("the verdict is the mean over the ranks, and the table names the slowest", "[unit][train]") {
     const std::vector<RankTimes> ranks = {times_of(8, 2, 0), times_of(9, 0, 1), times_of(7, 3, 0)};
     CHECK(verdict_text(ranks) == "17 % exposed communication, 3 % waiting for data");
     CHECK(verdict_text({times_of(10, 0, 0)}) == "nothing but training");
