@@ -45,6 +45,7 @@ public:
           device_(make_device("cpu")),
           thread_([this, recorder = Recorder::here()] {
               const Recorder::Member member(recorder, "checkpoints");
+              comm_->rest_while_waiting();
               serve();
           }) {}
     ~Behind() {

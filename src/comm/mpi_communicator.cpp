@@ -1,6 +1,7 @@
 #include "comm/mpi_communicator.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <thread>
@@ -113,10 +114,14 @@ template <class Begin>
 int MpiCommunicator::polled(const Begin& begin) const {
     MPI_Request request = MPI_REQUEST_NULL;
     int code = begin(&request);
-    for (int done = 0; code == MPI_SUCCESS;) {
+    constexpr int patience = 100;
+    for (int done = 0, looks = 0; code == MPI_SUCCESS; ++looks) {
         code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (done != 0) break;
-        std::this_thread::yield();
+        if (rests_ && looks > patience)
+            std::this_thread::sleep_for(std::chrono::microseconds(500));
+        else
+            std::this_thread::yield();
     }
     return code;
 }

@@ -44,6 +44,7 @@ public:
     /// From now on no call blocks within MPI: the caller looks again and again, and offers the core to other
     /// threads in between. For processes several of whose threads communicate.
     void poll_from_now_on() { polls_ = true; }
+    void rest_while_waiting() override { polls_ = rests_ = true; }
 
 private:
     template <class Begin>
@@ -53,7 +54,7 @@ private:
     MPI_Comm comm_;
     bool owned_;
     int rank_ = 0, size_ = 1;
-    bool polls_ = false;
+    bool polls_ = false, rests_ = false;
     std::vector<int> counts_[2], offsets_[2];  ///< kept so that a steady step allocates nothing
     std::vector<MPI_Request> posted_;          ///< by ticket; null where it may be given out
 };

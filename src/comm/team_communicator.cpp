@@ -310,6 +310,12 @@ std::unique_ptr<Communicator> TeamCommunicator::split(int colour, int key) {
     return std::make_unique<TeamCommunicator>(mine.team, mine.rank);
 }
 
+/// All ranks of the group do, or the process's first one, which speaks for them, does not.
+void TeamCommunicator::rest_while_waiting() {
+    if (wire_) wire_->rest_while_waiting();
+    if (team_->links && seat_.slot == 0) team_->links->rest_while_waiting();
+}
+
 std::shared_ptr<void> TeamCommunicator::once(const std::function<std::shared_ptr<void>()>& make) {
     team_->meeting.wait();
     by_one([&] { team_->made = make(); });

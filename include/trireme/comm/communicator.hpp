@@ -55,6 +55,10 @@ public:
     /// The same group with a message space of its own (for a communication thread). Collective.
     std::unique_ptr<Communicator> duplicate() { return split(0, rank()); }
 
+    /// From now on calls here leave the processor to other threads while they wait, and may end a
+    /// millisecond later: for a thread that works behind others' backs.
+    virtual void rest_while_waiting() {}
+
     /// Of the collectives that this rank has called here, in their order, with their sizes: the same on all
     /// ranks as long as they do the same.
     std::uint64_t sequence() const { return sequence_; }
