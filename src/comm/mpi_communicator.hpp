@@ -45,10 +45,12 @@ public:
     /// threads in between. For processes several of whose threads communicate.
     void poll_from_now_on() { polls_ = true; }
     void rest_while_waiting() override { polls_ = rests_ = true; }
+    bool rests() const { return rests_; }
 
 private:
     template <class Begin>
     int polled(const Begin& begin) const;
+    std::unique_ptr<MpiCommunicator> of_part(MPI_Comm part) const;
     void check(int code, const char* operation, std::size_t bytes) const;
 
     MPI_Comm comm_;

@@ -36,6 +36,7 @@ TeamCommunicator::TeamCommunicator(std::shared_ptr<Team> team, int rank)
     if (!team_->links) return;
     wire_ = std::make_unique<MpiCommunicator>(team_->links->handle(), false);
     wire_->poll_from_now_on();
+    if (team_->links->rests()) wire_->rest_while_waiting();
     const std::size_t ranks = team_->seats.size();
     offsets_.resize(ranks);
     process_parts_.resize(static_cast<std::size_t>(team_->links->size()));

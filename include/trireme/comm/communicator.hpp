@@ -55,8 +55,9 @@ public:
     /// The same group with a message space of its own (for a communication thread). Collective.
     std::unique_ptr<Communicator> duplicate() { return split(0, rank()); }
 
-    /// From now on calls here leave the processor to other threads while they wait, and may end a
-    /// millisecond later: for a thread that works behind others' backs.
+    /// From now on calls here, and in groups that are split off from now on, leave the processor to others
+    /// while they wait, and may end somewhat later: for ranks that share cores, and threads that work behind
+    /// others' backs. All ranks of the group do it, at the same point between two calls.
     virtual void rest_while_waiting() {}
 
     /// Of the collectives that this rank has called here, in their order, with their sizes: the same on all
