@@ -13,7 +13,6 @@ std::string section_of(const std::string& key) {
 
 /// What a user may write, and what happens without it.
 std::string default_of(const ConfigKey& key) {
-    if (key.planned) return key.fallback;
     return key.fallback.empty() ? (key.repeated ? "none" : "empty") : key.fallback;
 }
 
@@ -110,8 +109,7 @@ std::string command_help_text(const Command& command) {
             section = section_of(key.key);
             text += "\n[" + section + "]\n";
         }
-        add_entry(text, key.key + (key.fallback.empty() ? "" : "=" + key.fallback),
-                  key.help + (key.planned ? " (announced; only the default works)" : ""));
+        add_entry(text, key.key + (key.fallback.empty() ? "" : "=" + key.fallback), key.help);
     }
     return text;
 }
@@ -126,8 +124,7 @@ std::string configuration_markdown() {
         const std::string fallback = default_of(key);
         text += "| `" + key.key.substr(section.size() + 1) + "` | " +
                 (key.fallback.empty() ? fallback : "`" + fallback + "`") + " | " + markdown_cell(key.help) +
-                (key.repeated ? " May be repeated." : "") +
-                (key.planned ? " *Announced: only the default works in this version.*" : "") + " |\n";
+                (key.repeated ? " May be repeated." : "") + " |\n";
     }
     return text;
 }

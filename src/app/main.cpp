@@ -192,7 +192,7 @@ int run_command(Session& session, const Command& command, const CommandLine& lin
 }
 
 int start(int argc, char** argv) {
-    ignore_broken_pipes();
+    let_writes_fail();
     flush_denormals_to_zero();  // before any other thread starts
     CommandLine line;
     std::optional<Error> wrong;  // said once MPI tells which rank is to speak

@@ -24,7 +24,8 @@ Rows rows_of(const RankMemory& memory) {
             {"buffers on the way", state.buffers},
             {"gradients of lanes", memory.lane_gradients},
             {"activations", memory.activations},
-            {"input buffers", memory.input}};
+            {"input buffers", memory.input},
+            {"copy for checkpoints", memory.checkpoint}};
 }
 
 std::string megabytes(std::int64_t bytes) {

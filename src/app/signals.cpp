@@ -38,8 +38,9 @@ void note_stop_signals() {
     install(SIGUSR1, note_stop);
 }
 
-void ignore_broken_pipes() {
+void let_writes_fail() {
     install(SIGPIPE, SIG_IGN);
+    install(SIGXFSZ, SIG_IGN);
 }
 
 bool stop_signal_seen() {

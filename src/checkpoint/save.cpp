@@ -16,6 +16,7 @@
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/base/recorder.hpp"
 #include "trireme/comm/agree.hpp"
 
 namespace trireme {
@@ -54,6 +55,9 @@ private:
     std::string path_;
     int fd_;
 };
+
+/// HDF5 is not held up longer by a checkpoint than for so much: training may be reading its data meanwhile.
+constexpr std::int64_t bytes_at_once = 16 << 20;
 
 std::string temporary_name(const std::string& path) {
     std::array<char, 16> suffix{};
@@ -172,11 +176,13 @@ void write_alone(const std::string& path, const Arena& arena, const CheckpointMe
     space.reserve(bytes, 0);
     io::File file(path, io::Access::create);
     space.reserve(bytes, FALLOC_FL_KEEP_SIZE);
+    file.limit_transfers(bytes_at_once);
 
     checkpoint::write_meta(file, meta, arena);
     for (const Piece& piece : pieces) {
         const Shape& shape = piece.item.parameter->shape;
         io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);
+        const Span span(Activity::checkpoint, "writing of a parameter");
         if (!piece.shared) checkpoint::write_part(dataset, piece.item, piece.item.local);
     }
     file.close();
@@ -205,13 +211,14 @@ private:
     std::exception_ptr error_;
 };
 
-/// The shared pieces. Opening, flushing and closing are collective, so a rank whose write failed still takes
+/// The shared pieces. Opening and closing are collective, so a rank whose write failed still takes
 /// part in all that follow, and the ranks agree at the end.
 void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces) {
     Attempts attempt;
     std::optional<io::File> file;
     attempt([&] { file.emplace(path, io::Access::append, comm); });
     attempt.agree(comm);
+    file->limit_transfers(bytes_at_once);
 
     std::vector<io::Dataset> datasets;
     attempt([&] {
@@ -223,12 +230,14 @@ void write_together(Communicator& comm, const std::string& path, const std::vect
     auto dataset = datasets.begin();
     for (const Piece& piece : pieces) {
         if (!piece.shared) continue;
+        const Span span(Activity::checkpoint, "writing of a parameter");
         attempt([&] { checkpoint::write_part(*dataset, piece.item, piece.mine); });
         ++dataset;
     }
     datasets.clear();
-    attempt([&] { file->flush(); });
     attempt([&] { file->close(); });
+    // Each machine's part reaches the disk from there; HDF5's own flush would hold up readers for as long.
+    attempt([&] { Descriptor(path, O_RDONLY).sync(); });
     attempt.agree(comm);
 }
 
@@ -280,7 +289,8 @@ SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, con
         throw Error(Status::failed, "checkpoint " + path + " could not be saved: " + error.what(),
                     error.scope());
     }
-    return {path, broadcast_value(comm, bytes), watch.seconds()};
+    const double seconds = watch.seconds();
+    return {path, meta.position.attempts(), broadcast_value(comm, bytes), seconds, seconds};
 }
 
 }  // namespace trireme

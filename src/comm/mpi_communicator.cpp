@@ -1,12 +1,14 @@
 #include "comm/mpi_communicator.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "comm/operation.hpp"
+#include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 
@@ -113,10 +115,18 @@ template <class Begin>
 int MpiCommunicator::polled(const Begin& begin) const {
     MPI_Request request = MPI_REQUEST_NULL;
     int code = begin(&request);
-    for (int done = 0; code == MPI_SUCCESS;) {
+    constexpr int patience = 50;           // looks before the first rest, which would outlast most waits
+    constexpr double longest_rest = 2e-4;  // else in proportion: resting adds little to any wait
+    double since = 0;
+    for (int done = 0, looks = 0; code == MPI_SUCCESS; ++looks) {
         code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         if (done != 0) break;
-        std::this_thread::yield();
+        if (rests_ && looks == patience) since = now_seconds();
+        if (!rests_ || looks <= patience)
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(std::min(longest_rest, (now_seconds() - since) / 4)));
     }
     return code;
 }
@@ -186,8 +196,15 @@ void MpiCommunicator::all_to_all(View send, std::span<const Range> send_parts, V
     const Span span = operation(*this, "all-to-all", send.bytes());
     to_counts(send_parts, counts_[0], offsets_[0]);
     to_counts(recv_parts, counts_[1], offsets_[1]);
-    check(MPI_Alltoallv(send.data, counts_[0].data(), offsets_[0].data(), mpi_type(send.dtype), recv.data,
-                        counts_[1].data(), offsets_[1].data(), mpi_type(recv.dtype), comm_),
+    const int *send_counts = counts_[0].data(), *send_offsets = offsets_[0].data();
+    const int *recv_counts = counts_[1].data(), *recv_offsets = offsets_[1].data();
+    const MPI_Datatype send_type = mpi_type(send.dtype), recv_type = mpi_type(recv.dtype);
+    check(polls_ ? polled([&](MPI_Request* request) {
+              return MPI_Ialltoallv(send.data, send_counts, send_offsets, send_type, recv.data, recv_counts,
+                                    recv_offsets, recv_type, comm_, request);
+          })
+                 : MPI_Alltoallv(send.data, send_counts, send_offsets, send_type, recv.data, recv_counts,
+                                 recv_offsets, recv_type, comm_),
           "all-to-all", send.bytes());
 }
 
@@ -258,7 +275,13 @@ void MpiCommunicator::wait(Ticket ticket) {
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, colour, key, &part), "split", 0);
-    return std::make_unique<MpiCommunicator>(part, true);
+    return of_part(part);
+}
+
+std::unique_ptr<MpiCommunicator> MpiCommunicator::of_part(MPI_Comm part) const {
+    auto made = std::make_unique<MpiCommunicator>(part, true);
+    if (rests_) made->rest_while_waiting();
+    return made;
 }
 
 std::unique_ptr<MpiCommunicator> MpiCommunicator::subset(std::span<const int> ranks) const {
@@ -270,7 +293,7 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::subset(std::span<const int> ra
     MPI_Group_free(&some);
     MPI_Group_free(&all);
     check(code, "split", 0);
-    return std::make_unique<MpiCommunicator>(part, true);
+    return of_part(part);
 }
 
 int MpiCommunicator::largest_tag() const {

@@ -44,16 +44,19 @@ public:
     /// From now on no call blocks within MPI: the caller looks again and again, and offers the core to other
     /// threads in between. For processes several of whose threads communicate.
     void poll_from_now_on() { polls_ = true; }
+    void rest_while_waiting() override { polls_ = rests_ = true; }
+    bool rests() const { return rests_; }
 
 private:
     template <class Begin>
     int polled(const Begin& begin) const;
+    std::unique_ptr<MpiCommunicator> of_part(MPI_Comm part) const;
     void check(int code, const char* operation, std::size_t bytes) const;
 
     MPI_Comm comm_;
     bool owned_;
     int rank_ = 0, size_ = 1;
-    bool polls_ = false;
+    bool polls_ = false, rests_ = false;
     std::vector<int> counts_[2], offsets_[2];  ///< kept so that a steady step allocates nothing
     std::vector<MPI_Request> posted_;          ///< by ticket; null where it may be given out
 };

@@ -37,6 +37,19 @@ std::int64_t env_int(const char* name) {
     return text != nullptr ? parse_int(text).value_or(0) : 0;
 }
 
+/// Ranks that wait within MPI keep their core; where it is not theirs alone, others get on late, or hardly at
+/// all under an MPI that never yields. Collective, since all ranks have to call alike.
+bool ranks_should_rest(Communicator& world, bool crowded) {
+    const char* variable = std::getenv("TRIREME_WAIT");
+    const std::string how = variable != nullptr ? variable : "auto";
+    agreed_by_all(world, [&] {
+        if (how != "auto" && how != "rest" && how != "block")
+            throw usage_error("TRIREME_WAIT=" + how + ": expected auto, rest or block");
+    });
+    const int wish = how == "rest" || (how == "auto" && crowded) ? 1 : 0;
+    return all_reduce_value(world, wish, Reduce::max) != 0;
+}
+
 }  // namespace
 
 Session::Session(int& argc, char**& argv)
@@ -70,6 +83,10 @@ Session::Session(int& argc, char**& argv)
         share += 1.0 / users[core];
     }
     core_share_ = std::max(1, static_cast<int>(share + 1e-6));
+    if (ranks_should_rest(*world_, share < 1 - 1e-6)) {
+        world_->rest_while_waiting();
+        local_->rest_while_waiting();
+    }
 }
 
 Session::Session(const Session& process, int device, std::unique_ptr<Communicator> world,

@@ -36,6 +36,7 @@ TeamCommunicator::TeamCommunicator(std::shared_ptr<Team> team, int rank)
     if (!team_->links) return;
     wire_ = std::make_unique<MpiCommunicator>(team_->links->handle(), false);
     wire_->poll_from_now_on();
+    if (team_->links->rests()) wire_->rest_while_waiting();
     const std::size_t ranks = team_->seats.size();
     offsets_.resize(ranks);
     process_parts_.resize(static_cast<std::size_t>(team_->links->size()));
@@ -308,6 +309,12 @@ std::unique_ptr<Communicator> TeamCommunicator::split(int colour, int key) {
     team_->meeting.wait();
     if (seat_.slot == 0) team_->parts.clear();
     return std::make_unique<TeamCommunicator>(mine.team, mine.rank);
+}
+
+/// All ranks of the group do, or the process's first one, which speaks for them, does not.
+void TeamCommunicator::rest_while_waiting() {
+    if (wire_) wire_->rest_while_waiting();
+    if (team_->links && seat_.slot == 0) team_->links->rest_while_waiting();
 }
 
 std::shared_ptr<void> TeamCommunicator::once(const std::function<std::shared_ptr<void>()>& make) {

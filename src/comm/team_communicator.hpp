@@ -37,6 +37,7 @@ public:
     Ticket post(View buffer, int to, int tag) override;
     void wait(Ticket ticket) override;
     std::unique_ptr<Communicator> split(int colour, int key) override;
+    void rest_while_waiting() override;
 
     /// See once_per_process().
     std::shared_ptr<void> once(const std::function<std::shared_ptr<void>()>& make);

@@ -92,7 +92,8 @@ private:
         while (!wake_.wait_for(lock, std::chrono::duration<double>(tick_), [this] { return closing_; })) {
             lock.unlock();
             const double now = now_seconds();
-            if (now - looked > 5 * tick_ + patience_) counted_from_ = now;  // the process was stopped for a while
+            if (now - looked > 5 * tick_ + patience_)
+                counted_from_ = now;  // the process was stopped for a while
             looked = now;
             answer_questions();
             if (rank_ == 0 ? idle() >= options_.timeout : overdue()) look_into_it();

@@ -103,6 +103,7 @@ void transfer_flat(const Dataset::Handle& handle, const DatasetInfo& info, const
     const std::int64_t bytes = static_cast<std::int64_t>(size_of(type));
     const std::int64_t piece = std::max<std::int64_t>(handle.file->largest_transfer / bytes, 1);
     for (std::int64_t done = 0; done < range.size(); done += piece) {
+        const Lock lock;  // each by itself, so that other threads get at their files in between
         const Range part = intersect(range, {range.begin + done, range.begin + done + piece});
         select_flat(handle.space, info.shape, part);
         transfer(handle, name, way, Shape{part.size()}, type, static_cast<char*>(memory) + done * bytes,
@@ -138,13 +139,11 @@ void Dataset::grow(std::int64_t rows) {
 }
 
 void Dataset::read_flat(Range range, DType as, void* to) const {
-    const Lock lock;
     expect_within(name_, range, info_.shape.count(), "elements");
     transfer_flat(*handle_, info_, name_, Way::read, range, as, to);
 }
 
 void Dataset::write_flat(Range range, DType from_type, const void* from) {
-    const Lock lock;
     expect_within(name_, range, info_.shape.count(), "elements");
     transfer_flat(*handle_, info_, name_, Way::write, range, from_type, const_cast<void*>(from));
 }

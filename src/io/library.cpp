@@ -1,13 +1,47 @@
 #include "io/library.hpp"
 
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
 #include "trireme/io/hdf5.hpp"
 
 namespace trireme::io {
 namespace {
 
-std::recursive_mutex& library_mutex() {
-    static std::recursive_mutex mutex;
-    return mutex;
+/// A recursive lock that is given in the order of asking.
+class Turns {
+public:
+    void take() {
+        std::unique_lock lock(mutex_);
+        const std::thread::id me = std::this_thread::get_id();
+        if (owner_ != me) {
+            const std::uint64_t turn = taken_++;
+            given_.wait(lock, [&] { return ended_ == turn; });
+            owner_ = me;
+        }
+        ++depth_;
+    }
+    void give() noexcept {
+        const std::lock_guard lock(mutex_);
+        if (--depth_ > 0) return;
+        owner_ = {};
+        ++ended_;
+        given_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable given_;
+    std::thread::id owner_;
+    std::uint64_t taken_ = 0, ended_ = 0;
+    int depth_ = 0;
+};
+
+Turns& turns() {
+    static Turns turns;
+    return turns;
 }
 
 void initialize_once() {
@@ -85,8 +119,13 @@ herr_t take_first(unsigned, const H5E_error2_t* entry, void* text) {
 
 }  // namespace
 
-Lock::Lock() : guard_(library_mutex()) {
+Lock::Lock() {
     initialize_once();
+    turns().take();
+}
+
+Lock::~Lock() {
+    turns().give();
 }
 
 std::string hdf5_reason() {

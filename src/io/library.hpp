@@ -3,7 +3,6 @@
 
 #include <hdf5.h>
 
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -12,14 +11,15 @@
 
 namespace trireme::io {
 
-/// Held around every call into the library, which is not thread-safe. The first holder initializes it; the
-/// library's own printing of errors is off from then on.
+/// Held around every call into the library, which is not thread-safe; a thread may hold it several times
+/// over. Threads get it in the order in which they ask, so that whoever moves much in many pieces lets others
+/// in between. The first holder initializes the library, whose own printing of errors is off from then on.
 class Lock {
 public:
     Lock();
-
-private:
-    std::lock_guard<std::recursive_mutex> guard_;
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
 };
 
 /// The description nearest to the cause on the library's error stack.

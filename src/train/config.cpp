@@ -30,8 +30,7 @@ const std::vector<ConfigRow>& rows() {
     static const std::vector<ConfigRow> table = [] {
         std::vector<ConfigRow> made = make_config_rows();
         const Config defaults;
-        for (ConfigRow& row : made)
-            if (row.get) row.about.fallback = row.get(defaults);
+        for (ConfigRow& row : made) row.about.fallback = row.get(defaults);
         return made;
     }();
     return table;
@@ -52,13 +51,6 @@ const ConfigRow& row_of(const std::string& key) {
     throw usage_error(
         "unknown key " + key +
         (meant.empty() ? "; `trireme train --help` lists them" : "; did you mean " + meant + "?"));
-}
-
-/// Equal as numbers, as truth values or as texts.
-bool same_value(const std::string& a, const std::string& b) {
-    if (const auto x = parse_real(a), y = parse_real(b); x && y) return *x == *y;
-    if (const auto x = parse_bool(a), y = parse_bool(b); x && y) return *x == *y;
-    return a == b;
 }
 
 void refuse_when(bool contradiction, const std::string& message) {
@@ -96,17 +88,11 @@ const std::vector<ConfigKey>& config_keys() {
 }
 
 void set_config(Config& config, const std::string& key, const std::string& value) {
-    const ConfigRow& row = row_of(key);
-    const std::string trimmed(trim(value));
-    if (row.set) return row.set(config, trimmed);
-    if (!same_value(trimmed, row.about.fallback))
-        throw usage_error(key + "=" + trimmed + ": announced, but not built in this version (only " +
-                          (row.about.fallback.empty() ? "an empty value" : row.about.fallback) + " works)");
+    row_of(key).set(config, std::string(trim(value)));
 }
 
 std::string get_config(const Config& config, const std::string& key) {
-    const ConfigRow& row = row_of(key);
-    return row.get ? row.get(config) : row.about.fallback;
+    return row_of(key).get(config);
 }
 
 void check_config(const Config& c) {
@@ -191,7 +177,7 @@ bool best_is_accuracy(const Config& config) {
 std::string config_text(const Config& config) {
     std::string text, section;
     for (const ConfigRow& row : rows()) {
-        if (!row.get || section_of(row.about.key) == "sweep") continue;
+        if (section_of(row.about.key) == "sweep") continue;
         const std::string& key = row.about.key;
         if (section_of(key) != section) {
             section = section_of(key);
@@ -232,7 +218,7 @@ std::vector<std::string> config_differences(const Config& saved, const Config& n
     };
     std::vector<std::string> differences;
     for (const ConfigRow& row : rows()) {
-        if (!row.get || section_of(row.about.key) == "sweep") continue;
+        if (section_of(row.about.key) == "sweep") continue;
         const std::string before = row.get(saved), after = row.get(now);
         if (before != after)
             differences.push_back(row.about.key + ": " + shown(before) + " -> " + shown(after));

@@ -157,9 +157,4 @@ ConfigRow lines(const std::string& key, Field field, const std::string& help,
             }};
 }
 
-/// A key of a later version: only its default is accepted.
-inline ConfigRow planned(const std::string& key, const std::string& fallback, const std::string& help) {
-    return {{.key = key, .fallback = fallback, .help = help, .planned = true}, nullptr, nullptr};
-}
-
 }  // namespace trireme::fields

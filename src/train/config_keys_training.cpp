@@ -268,7 +268,11 @@ Rows other_rows() {
         integer(
             "sweep.min_epochs", [](auto& c) -> auto& { return c.sweep.min_epochs; }, 1,
             "Epochs after which successive halving first compares trials."),
-        planned("checkpoint.async", "false", "Write while training goes on."),
+        flag(
+            "checkpoint.async", [](auto& c) -> auto& { return c.checkpoint.async; },
+            "Write from a copy of the state while training goes on; the copy takes as much memory as "
+            "weights, "
+            "optimizer state and average."),
         flag(
             "profile.enable", [](auto& c) -> auto& { return c.profile.enable; },
             "Show at the end where the time went, rank by rank: computing, communication (exposed and "

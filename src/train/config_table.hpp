@@ -12,8 +12,8 @@ namespace trireme {
 /// What a configuration file may say of one key, and how it is read and written.
 struct ConfigRow {
     ConfigKey about;
-    std::function<std::string(const Config&)> get;         ///< absent for planned keys: they are in no struct
-    std::function<void(Config&, const std::string&)> set;  ///< absent for planned keys
+    std::function<std::string(const Config&)> get;
+    std::function<void(Config&, const std::string&)> set;
 };
 
 /// All rows, section by section; and those from [train] on.

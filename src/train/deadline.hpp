@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -21,8 +22,11 @@ public:
 
     /// Seconds until then; infinite where there is no end.
     double left() const;
-    /// Whether another step and a save, each as long as the longest so far, and a reserve, would not fit.
-    bool near() const { return left() < 2 * (longest_step_ + longest_save_) + reserve_; }
+    /// Whether another step and a save after the `pending` ones that are being written, each as long as the
+    /// longest so far, and a reserve, would not fit.
+    bool near(std::int64_t pending = 0) const {
+        return left() < 2 * longest_step_ + (2 + static_cast<double>(pending)) * longest_save_ + reserve_;
+    }
     /// From one step to the next, with whatever came between.
     void took_step(double seconds) { longest_step_ = std::max(longest_step_, seconds); }
     void took_save(double seconds) { longest_save_ = std::max(longest_save_, seconds); }

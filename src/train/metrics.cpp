@@ -86,9 +86,11 @@ void MetricsFile::valid(std::int64_t step, std::int64_t epoch, const EvalResult&
 void MetricsFile::checkpoint(const SavedCheckpoint& saved) {
     if (!file_) return;
     write(Json{{"event", "checkpoint"},
+               {"step", saved.step},
                {"path", saved.path},
                {"bytes", static_cast<std::int64_t>(saved.bytes)},
-               {"seconds", saved.seconds}}
+               {"seconds", saved.seconds},
+               {"stall_seconds", saved.stall}}
               .dump());
 }
 

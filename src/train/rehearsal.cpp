@@ -169,6 +169,8 @@ Rehearsal rehearse(Runtime& here, Config config, const DataFacts& data, const Me
                                parts.runner->workers() * parts.runner->slots();
     found.memory.lane_gradients = device.bytes() - found.memory.state.total() - found.memory.activations;
     found.memory.input = input_bytes(config, parts, my_lanes, data.outputs);
+    const StateBytes& bytes = found.memory.state;
+    if (config.checkpoint.async) found.memory.checkpoint = bytes.weights + bytes.states + bytes.average;
 
     const Buffer nowhere(elsewhere, 64);
     const std::vector<LaneBatch> batches = first_batches(parts.plan, my_lanes, data, *parts.model, nowhere);
@@ -188,7 +190,6 @@ Rehearsal rehearse(Runtime& here, Config config, const DataFacts& data, const Me
     found.work = parts.model->work(found.largest_lane);
     found.bubble = Bubble::expected(parts);
     // The gradient in; weights, moments and average in and out; the rounded copy out.
-    const StateBytes& bytes = found.memory.state;
     std::int64_t updated = 0;
     for (const Range piece : parts.state->sharding.pieces().updated) updated += piece.size();
     found.update_bytes = 4.0 * 3 * static_cast<double>(updated) +

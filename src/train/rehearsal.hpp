@@ -43,7 +43,8 @@ struct RankMemory {
     std::int64_t lane_gradients = 0;  ///< of the reproducible mode: lanes' columns and their exchange
     std::int64_t activations = 0;     ///< the workspaces of all lanes that are in flight
     std::int64_t input = 0;           ///< batches that are read ahead
-    std::int64_t total() const { return state.total() + lane_gradients + activations + input; }
+    std::int64_t checkpoint = 0;      ///< the copy that checkpoints are written from
+    std::int64_t total() const { return state.total() + lane_gradients + activations + input + checkpoint; }
 };
 
 /// The calls of one step within one group of ranks.

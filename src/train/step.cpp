@@ -19,7 +19,7 @@ namespace {
 
 // What the extras of LaneSums are: the wishes of StepRequest::flags, whether a gradient is not finite, and
 // the ranks' fingerprints.
-constexpr int wishes = 2, verdict = 2, fingerprints = 3;
+constexpr int verdict = wishes, fingerprints = wishes + 1;
 
 /// What a rank has when it takes part in a pass only for others.
 const LaneBatch no_lane{};

@@ -17,7 +17,7 @@
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
-#include "trireme/checkpoint/checkpoint.hpp"
+#include "trireme/checkpoint/writer.hpp"
 #include "trireme/comm/agree.hpp"
 #include "trireme/train/metrics.hpp"
 #include "trireme/train/profile.hpp"
@@ -30,7 +30,7 @@ std::string percent_text(double part) {
 }
 
 /// The flags that ride along with every step's sums: one rank's wish is everybody's.
-enum Flag { stop_flag, save_flag };
+enum Flag { stop_flag, save_flag, failed_flag };
 
 class Trainer {
 public:
@@ -51,7 +51,9 @@ private:
     void validate();
     void take_validation(const EvalResult& result);
     void save();
-    SavedCheckpoint save_to(const std::string& path);
+    void save_to(const std::string& path, std::int64_t keep = 0);
+    void finish_saving();
+    void note_saved();
     void require_finite_weights();
     void close_profile(EndEvent& end);
     CheckpointMeta meta() const;
@@ -82,6 +84,7 @@ private:
     Bubble bubble_;
     Profile profile_;
     std::optional<LockstepGuard> guard_;
+    std::unique_ptr<CheckpointWriter> writer_;
     Deadline deadline_{config_.run.time_limit};
     Stopwatch since_step_;
     bool out_of_time_ = false;  ///< known to rank 0
@@ -103,6 +106,8 @@ TrainOutcome Trainer::run() {
     guard_.emplace(runtime_, config_);
     guard_->check_weights(*parts_.state, 0);
     clear_directory();
+    writer_ = std::make_unique<CheckpointWriter>(world(), parts_.model->table(), parts_.state->arena,
+                                                 config_.checkpoint.async);
     say_what_starts();
     profile_.start(!config_.profile.trace.empty(), config_.profile.steps);
     parts_.train_loader->start(position_.epoch, position_.step_in_epoch);
@@ -120,6 +125,7 @@ TrainOutcome Trainer::run() {
     const bool interrupted = stop_ && !finished();
     if (!interrupted && last_valid_) progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
     if (saved_at_ != position_.attempts()) save();
+    finish_saving();
     const std::string reason = interrupted ? (out_of_time_ ? "time_limit" : "signal")
                                : early     ? "early_stop"
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
@@ -274,10 +280,11 @@ void Trainer::train_one_step() {
                         .scale = position_.scaler.scale};
     if (first_step_done_) deadline_.took_step(since_step_.seconds());  // validation and saves included
     since_step_.restart();
-    out_of_time_ = root() && deadline_.near();
+    out_of_time_ = root() && deadline_.near(writer_->pending());
     request.flags[stop_flag] = runtime_.stop_requested() || out_of_time_;
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
+    request.flags[failed_flag] = writer_->failed();
 
     request.fingerprint = guard_->fingerprint(position_);
     request.in_words = [this] { return guard_->in_words(position_); };
@@ -328,6 +335,8 @@ void Trainer::train_one_step() {
     eval_due_ = due(config_.train.eval_every, false);
     save_due_ = due(config_.checkpoint.every, result.flags[save_flag]);
     guard_->check_weights(*parts_.state, step);
+    if (result.flags[failed_flag]) finish_saving();
+    note_saved();
 }
 
 /// Schedule and optimizer count applied updates alone; a skipped step moves the scale.
@@ -416,20 +425,31 @@ void Trainer::require_finite_weights() {
                     Scope::all_ranks);
 }
 
-SavedCheckpoint Trainer::save_to(const std::string& path) {
+/// `keep`: so many step checkpoints stay; 0: all.
+void Trainer::save_to(const std::string& path, std::int64_t keep) {
     const Span span(Activity::checkpoint, "saving");
     require_finite_weights();
-    const SavedCheckpoint saved =
-        save_checkpoint(world(), path, parts_.model->table(), parts_.state->arena, meta());
-    metrics_->checkpoint(saved);
-    deadline_.took_save(saved.seconds);
+    writer_->save({.path = path, .meta = meta(), .run_dir = keep > 0 ? config_.run.dir : "", .keep = keep});
+    note_saved();
     since_log_.restart();
-    return saved;
+}
+
+/// What was written since the last call.
+void Trainer::note_saved() {
+    for (const SavedCheckpoint& saved : writer_->take_saved()) {
+        metrics_->checkpoint(saved);
+        deadline_.took_save(saved.seconds);
+    }
+}
+
+void Trainer::finish_saving() {
+    const Span span(Activity::checkpoint, "waiting until checkpoints are written");
+    writer_->finish();
+    note_saved();
 }
 
 void Trainer::save() {
-    save_to(step_checkpoint_path(config_.run.dir, position_.attempts()));
-    retain_checkpoints(world(), config_.run.dir, config_.checkpoint.keep);
+    save_to(step_checkpoint_path(config_.run.dir, position_.attempts()), config_.checkpoint.keep);
     saved_at_ = position_.attempts();
     since_save_.restart();
 }

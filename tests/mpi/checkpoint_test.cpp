@@ -12,6 +12,7 @@
 #include "support/catch.hpp"
 #include "support/checkpoint_state.hpp"
 #include "support/process.hpp"
+#include "support/shared_dir.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/comm/agree.hpp"
 
@@ -20,37 +21,6 @@ using namespace trireme::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-// One directory for all ranks.
-class SharedDir {
-public:
-    explicit SharedDir(Communicator& comm) : comm_(comm) {
-        if (comm.rank() == 0) dir_.emplace();
-        path_ = broadcast_text(comm, dir_ ? dir_->path().string() : "");
-    }
-    ~SharedDir() { comm_.barrier(); }
-    std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-    const std::string& path() const { return path_; }
-
-private:
-    Communicator& comm_;
-    std::optional<TempDir> dir_;
-    std::string path_;
-};
-
-// The error that all ranks raise, the same for all.
-Error agreed_error(Communicator& comm, const std::function<void()>& action) {
-    std::optional<Error> error;
-    try {
-        action();
-    } catch (const Error& caught) {
-        error = caught;
-    }
-    REQUIRE(all_reduce_value(comm, error ? 1 : 0) == comm.size());
-    CHECK(error->scope() == Scope::all_ranks);
-    for (const std::string& other : gather_texts(comm, error->what())) CHECK(other == error->what());
-    return *error;
-}
 
 std::map<std::string, std::string> content(const std::string& path) {
     return content_of(io::File(path, io::Access::read));

@@ -1,6 +1,7 @@
 // Collectives against exact values: integers whose sums are exact in the type, at awkward counts.
 #include <mpi.h>
 
+#include <cstdlib>
 #include <numeric>
 
 #include "comm/mpi_communicator.hpp"
@@ -30,18 +31,30 @@ void check_all_reduce(Communicator& comm, std::int64_t count) {
     CHECK(exact);
 }
 
+// All ranks, as they block within MPI, and as they rest between looks.
+std::vector<std::unique_ptr<Communicator>> both_ways() {
+    MpiCommunicator world(MPI_COMM_WORLD, false);
+    std::vector<std::unique_ptr<Communicator>> comms;
+    comms.push_back(world.duplicate());
+    comms.push_back(world.duplicate());
+    comms.back()->rest_while_waiting();
+    return comms;
+}
+
 }  // namespace
 
 TEST_CASE("all-reduce is exact at awkward counts", "[mpi][comm]") {
-    MpiCommunicator world(MPI_COMM_WORLD, false);
-    for (const std::int64_t count : {0, 1, 2, 7, 1009, 65536, 1000003}) {
-        check_all_reduce<float>(world, count);
-        check_all_reduce<double>(world, count);
-        check_all_reduce<std::int32_t>(world, count);
+    for (const auto& comm : both_ways()) {
+        Communicator& world = *comm;
+        for (const std::int64_t count : {0, 1, 2, 7, 1009, 65536, 1000003}) {
+            check_all_reduce<float>(world, count);
+            check_all_reduce<double>(world, count);
+            check_all_reduce<std::int32_t>(world, count);
+        }
+        std::int64_t value = 100 + world.rank();
+        CHECK(all_reduce_value(world, value, Reduce::max) == 99 + world.size());
+        CHECK(all_reduce_value(world, value, Reduce::min) == 100);
     }
-    std::int64_t value = 100 + world.rank();
-    CHECK(all_reduce_value(world, value, Reduce::max) == 99 + world.size());
-    CHECK(all_reduce_value(world, value, Reduce::min) == 100);
 }
 
 TEST_CASE("16-bit reals are never summed as integers", "[mpi][comm]") {
@@ -52,93 +65,102 @@ TEST_CASE("16-bit reals are never summed as integers", "[mpi][comm]") {
 }
 
 TEST_CASE("gathers and exchanges of uneven parts", "[mpi][comm]") {
-    MpiCommunicator world(MPI_COMM_WORLD, false);
-    const int ranks = world.size();
-    std::vector<Range> parts;
-    std::int64_t total = 0;
-    for (int q = 0; q < ranks; ++q) {
-        parts.push_back({total, total + q});  // rank 0 has nothing
-        total += q;
-    }
-    std::vector<std::int32_t> all(static_cast<std::size_t>(total), -1);
-    const Range mine = parts[static_cast<std::size_t>(world.rank())];
-    for (std::int64_t i = mine.begin; i < mine.end; ++i)
-        all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * i);
-    world.all_gather(view_of(all.data(), Shape{total}), parts);
-    for (std::int64_t i = 0; i < total; ++i) CHECK(all[static_cast<std::size_t>(i)] == i * i);
+    for (const auto& comm : both_ways()) {
+        Communicator& world = *comm;
+        const int ranks = world.size();
+        std::vector<Range> parts;
+        std::int64_t total = 0;
+        for (int q = 0; q < ranks; ++q) {
+            parts.push_back({total, total + q});  // rank 0 has nothing
+            total += q;
+        }
+        std::vector<std::int32_t> all(static_cast<std::size_t>(total), -1);
+        const Range mine = parts[static_cast<std::size_t>(world.rank())];
+        for (std::int64_t i = mine.begin; i < mine.end; ++i)
+            all[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * i);
+        world.all_gather(view_of(all.data(), Shape{total}), parts);
+        for (std::int64_t i = 0; i < total; ++i) CHECK(all[static_cast<std::size_t>(i)] == i * i);
 
-    // Rank r sends (r+1) copies of 10 r + q to rank q.
-    std::vector<std::int32_t> send, recv;
-    std::vector<Range> send_parts, recv_parts;
-    for (int q = 0; q < ranks; ++q) {
-        const auto begin = static_cast<std::int64_t>(send.size());
-        send.insert(send.end(), static_cast<std::size_t>(world.rank() + 1), 10 * world.rank() + q);
-        send_parts.push_back({begin, static_cast<std::int64_t>(send.size())});
-        const auto at = static_cast<std::int64_t>(recv.size());
-        recv.resize(recv.size() + static_cast<std::size_t>(q) + 1, -1);
-        recv_parts.push_back({at, static_cast<std::int64_t>(recv.size())});
+        // Rank r sends (r+1) copies of 10 r + q to rank q.
+        std::vector<std::int32_t> send, recv;
+        std::vector<Range> send_parts, recv_parts;
+        for (int q = 0; q < ranks; ++q) {
+            const auto begin = static_cast<std::int64_t>(send.size());
+            send.insert(send.end(), static_cast<std::size_t>(world.rank() + 1), 10 * world.rank() + q);
+            send_parts.push_back({begin, static_cast<std::int64_t>(send.size())});
+            const auto at = static_cast<std::int64_t>(recv.size());
+            recv.resize(recv.size() + static_cast<std::size_t>(q) + 1, -1);
+            recv_parts.push_back({at, static_cast<std::int64_t>(recv.size())});
+        }
+        world.all_to_all(view_of(send.data(), Shape{static_cast<std::int64_t>(send.size())}), send_parts,
+                         view_of(recv.data(), Shape{static_cast<std::int64_t>(recv.size())}), recv_parts);
+        for (int q = 0; q < ranks; ++q)
+            for (std::int64_t i = recv_parts[static_cast<std::size_t>(q)].begin;
+                 i < recv_parts[static_cast<std::size_t>(q)].end; ++i)
+                CHECK(recv[static_cast<std::size_t>(i)] == 10 * q + world.rank());
     }
-    world.all_to_all(view_of(send.data(), Shape{static_cast<std::int64_t>(send.size())}), send_parts,
-                     view_of(recv.data(), Shape{static_cast<std::int64_t>(recv.size())}), recv_parts);
-    for (int q = 0; q < ranks; ++q)
-        for (std::int64_t i = recv_parts[static_cast<std::size_t>(q)].begin;
-             i < recv_parts[static_cast<std::size_t>(q)].end; ++i)
-            CHECK(recv[static_cast<std::size_t>(i)] == 10 * q + world.rank());
 }
 
 TEST_CASE("sums are dealt out to the ranks in parts", "[mpi][comm]") {
-    MpiCommunicator world(MPI_COMM_WORLD, false);
-    std::vector<Range> parts;
-    for (int q = 0; q < world.size(); ++q) {
-        const std::int64_t begin = q == 0 ? 0 : parts.back().end;
-        parts.push_back({begin, begin + 3 * q});  // rank 0 has nothing
+    for (const auto& comm : both_ways()) {
+        Communicator& world = *comm;
+        std::vector<Range> parts;
+        for (int q = 0; q < world.size(); ++q) {
+            const std::int64_t begin = q == 0 ? 0 : parts.back().end;
+            parts.push_back({begin, begin + 3 * q});  // rank 0 has nothing
+        }
+        const std::int64_t total = parts.back().end;
+        std::vector<float> all;
+        for (std::int64_t i = 0; i < total; ++i) all.push_back(static_cast<float>(i * (world.rank() + 1)));
+        const Range mine = parts[static_cast<std::size_t>(world.rank())];
+        std::vector<float> sums(static_cast<std::size_t>(mine.size()), -1);
+        world.reduce_scatter(view_of(all.data(), Shape{total}), parts,
+                             view_of(sums.data(), Shape{mine.size()}), Reduce::sum);
+        const std::int64_t factor = world.size() * (world.size() + 1) / 2;
+        for (std::int64_t i = 0; i < mine.size(); ++i)
+            CHECK(sums[static_cast<std::size_t>(i)] == static_cast<float>((mine.begin + i) * factor));
     }
-    const std::int64_t total = parts.back().end;
-    std::vector<float> all;
-    for (std::int64_t i = 0; i < total; ++i) all.push_back(static_cast<float>(i * (world.rank() + 1)));
-    const Range mine = parts[static_cast<std::size_t>(world.rank())];
-    std::vector<float> sums(static_cast<std::size_t>(mine.size()), -1);
-    world.reduce_scatter(view_of(all.data(), Shape{total}), parts, view_of(sums.data(), Shape{mine.size()}),
-                         Reduce::sum);
-    const std::int64_t factor = world.size() * (world.size() + 1) / 2;
-    for (std::int64_t i = 0; i < mine.size(); ++i)
-        CHECK(sums[static_cast<std::size_t>(i)] == static_cast<float>((mine.begin + i) * factor));
 }
 
 TEST_CASE("posted messages arrive in order, in a ring", "[mpi][comm]") {
-    MpiCommunicator world(MPI_COMM_WORLD, false);
-    const int next = (world.rank() + 1) % world.size(),
-              before = (world.rank() + world.size() - 1) % world.size();
-    std::vector<std::vector<float>> sent;
-    std::vector<Communicator::Ticket> tickets;
-    for (int k = 0; k < 5; ++k) {
-        sent.emplace_back(1000, static_cast<float>(100 * k + world.rank()));
-        tickets.push_back(world.post(view_of(sent.back().data(), Shape{1000}), next, 7));
+    for (const auto& comm : both_ways()) {
+        Communicator& world = *comm;
+        const int next = (world.rank() + 1) % world.size(),
+                  before = (world.rank() + world.size() - 1) % world.size();
+        std::vector<std::vector<float>> sent;
+        std::vector<Communicator::Ticket> tickets;
+        for (int k = 0; k < 5; ++k) {
+            sent.emplace_back(1000, static_cast<float>(100 * k + world.rank()));
+            tickets.push_back(world.post(view_of(sent.back().data(), Shape{1000}), next, 7));
+        }
+        for (int k = 0; k < 5; ++k) {
+            std::vector<float> got(1000);
+            world.receive(view_of(got.data(), Shape{1000}), before, 7);
+            CHECK(got.front() == static_cast<float>(100 * k + before));
+            CHECK(got.back() == got.front());
+        }
+        for (const auto ticket : tickets) world.wait(ticket);
+        const Communicator::Ticket again = world.post(view_of(sent[0].data(), Shape{1}), next, 8);
+        CHECK(again < 5);  // tickets are used again
+        float got = -1;
+        world.receive(view_of(&got, Shape{1}), before, 8);
+        CHECK(got == static_cast<float>(before));
+        world.wait(again);
     }
-    for (int k = 0; k < 5; ++k) {
-        std::vector<float> got(1000);
-        world.receive(view_of(got.data(), Shape{1000}), before, 7);
-        CHECK(got.front() == static_cast<float>(100 * k + before));
-        CHECK(got.back() == got.front());
-    }
-    for (const auto ticket : tickets) world.wait(ticket);
-    const Communicator::Ticket again = world.post(view_of(sent[0].data(), Shape{1}), next, 8);
-    CHECK(again < 5);  // tickets are used again
-    float got = -1;
-    world.receive(view_of(&got, Shape{1}), before, 8);
-    CHECK(got == static_cast<float>(before));
-    world.wait(again);
 }
 
 TEST_CASE("texts and values reach everybody", "[mpi][comm]") {
-    MpiCommunicator world(MPI_COMM_WORLD, false);
-    CHECK(broadcast_text(world, world.rank() == 0 ? "from the root" : "something else") == "from the root");
-    CHECK(broadcast_text(world, "") == "");
-    CHECK(broadcast_value(world, world.rank() + 5, world.size() - 1) == world.size() + 4);
-    const auto texts = gather_texts(world, std::string(static_cast<std::size_t>(world.rank()), 'x'));
-    REQUIRE(static_cast<int>(texts.size()) == world.size());
-    for (int q = 0; q < world.size(); ++q)
-        CHECK(texts[static_cast<std::size_t>(q)] == std::string(static_cast<std::size_t>(q), 'x'));
+    for (const auto& comm : both_ways()) {
+        Communicator& world = *comm;
+        CHECK(broadcast_text(world, world.rank() == 0 ? "from the root" : "something else") ==
+              "from the root");
+        CHECK(broadcast_text(world, "") == "");
+        CHECK(broadcast_value(world, world.rank() + 5, world.size() - 1) == world.size() + 4);
+        const auto texts = gather_texts(world, std::string(static_cast<std::size_t>(world.rank()), 'x'));
+        REQUIRE(static_cast<int>(texts.size()) == world.size());
+        for (int q = 0; q < world.size(); ++q)
+            CHECK(texts[static_cast<std::size_t>(q)] == std::string(static_cast<std::size_t>(q), 'x'));
+    }
 }
 
 TEST_CASE("an error of one rank becomes everybody's", "[mpi][comm]") {
@@ -189,4 +211,30 @@ TEST_CASE("the session knows the node", "[mpi][comm]") {
     CHECK(session.local_rank() == session.rank());
     CHECK(session.core_share() >= 1);
     CHECK(session.core_share() <= session.allowed_cores());
+}
+
+TEST_CASE("ranks rest where they share cores, or as TRIREME_WAIT says", "[mpi][comm]") {
+    const auto rests = [] {
+        int argc = 0;
+        char** argv = nullptr;
+        Session session(argc, argv);
+        const auto part = session.world().split(0, session.rank());
+        const bool resting = dynamic_cast<MpiCommunicator&>(session.world()).rests();
+        CHECK(dynamic_cast<MpiCommunicator&>(*part).rests() == resting);
+        CHECK(dynamic_cast<MpiCommunicator&>(session.local()).rests() == resting);
+        return std::pair(resting, session.local_size() > session.allowed_cores());
+    };
+    const char* before = std::getenv("TRIREME_WAIT");
+    const std::string kept = before != nullptr ? before : "auto";
+    MpiCommunicator world(MPI_COMM_WORLD, false);
+    setenv("TRIREME_WAIT", "block", 1);
+    CHECK_FALSE(rests().first);
+    setenv("TRIREME_WAIT", world.rank() == world.size() - 1 ? "rest" : "block", 1);
+    CHECK(rests().first);  // one rank's wish is everybody's
+    setenv("TRIREME_WAIT", "auto", 1);
+    const auto [resting, crowded] = rests();  // the tests' ranks are not bound to cores
+    CHECK(resting == crowded);
+    setenv("TRIREME_WAIT", "sleep", 1);
+    CHECK_THROWS_WITH(rests(), contains("TRIREME_WAIT=sleep: expected auto, rest or block"));
+    setenv("TRIREME_WAIT", kept.c_str(), 1);
 }

@@ -180,15 +180,30 @@ std::vector<double> Run::column(const std::string& kind, const std::string& key)
     return values;
 }
 
-std::vector<std::int64_t> Run::saved_steps() const {
+namespace {
+
+std::vector<std::int64_t> steps_in(const fs::path& folder) {
     std::vector<std::int64_t> steps;
-    for (const auto& entry : fs::directory_iterator(dir_ / "checkpoints")) {
-        const std::string name = entry.path().filename().string();
+    std::error_code gone;
+    for (fs::directory_iterator entry(folder, gone), end; !gone && entry != end; entry.increment(gone)) {
+        const std::string name = entry->path().filename().string();
         if (name.starts_with("step-") && name.ends_with(".h5")) steps.push_back(std::stoll(name.substr(5)));
     }
     std::sort(steps.begin(), steps.end());
+    return steps;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> Run::saved_steps() const {
+    std::vector<std::int64_t> steps = steps_in(dir_ / "checkpoints");
     if (steps.empty()) throw std::runtime_error("no step checkpoint in " + dir_.string());
     return steps;
+}
+
+std::int64_t Run::newest_step() const {
+    const std::vector<std::int64_t> steps = steps_in(dir_ / "checkpoints");
+    return steps.empty() ? 0 : steps.back();
 }
 
 fs::path Run::checkpoint_path(std::int64_t step) const {

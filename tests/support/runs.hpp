@@ -71,7 +71,8 @@ public:
     std::vector<Event> events(
         const std::string& kind = "") const;  // every line has to be one whole JSON object
     std::vector<double> column(const std::string& kind, const std::string& key) const;
-    std::vector<std::int64_t> saved_steps() const;  // of the step checkpoints, ascending
+    std::vector<std::int64_t> saved_steps() const;  // of the step checkpoints, ascending; throws without any
+    std::int64_t newest_step() const;               // 0 without any
     std::filesystem::path checkpoint_path(std::int64_t step) const;
     std::filesystem::path best_path() const { return dir_ / "checkpoints" / "best.h5"; }
     Checkpoint checkpoint(std::int64_t step) const { return read_checkpoint(checkpoint_path(step)); }

@@ -29,7 +29,10 @@ struct CheckpointMeta {
 
 struct SavedCheckpoint {
     std::string path;
-    double bytes = 0, seconds = 0;
+    std::int64_t step = 0;  ///< steps tried before it
+    double bytes = 0;
+    double seconds = 0;  ///< that saving took,
+    double stall = 0;    ///< and in which training stood still for it
 };
 
 /// Smaller parameters than this (4 MiB) are written by rank 0 alone: that costs less than a call of all

@@ -55,6 +55,11 @@ public:
     /// The same group with a message space of its own (for a communication thread). Collective.
     std::unique_ptr<Communicator> duplicate() { return split(0, rank()); }
 
+    /// From now on calls here, and in groups that are split off from now on, leave the processor to others
+    /// while they wait, and may end somewhat later: for ranks that share cores, and threads that work behind
+    /// others' backs. All ranks of the group do it, at the same point between two calls.
+    virtual void rest_while_waiting() {}
+
     /// Of the collectives that this rank has called here, in their order, with their sizes: the same on all
     /// ranks as long as they do the same.
     std::uint64_t sequence() const { return sequence_; }

@@ -133,6 +133,7 @@ struct Config {
         Every every = {.epochs = 1};
         std::int64_t keep = 3;
         std::string best = "auto";  ///< auto: accuracy where there is one, else loss; accuracy; loss
+        bool async = true;
     } checkpoint;
     struct {
         std::vector<std::string> params;  ///< "optim.lr loguniform 1e-4 1e-1"
@@ -156,12 +157,11 @@ struct ConfigKey {
     std::string fallback;   ///< the default, as text
     std::string help;       ///< one sentence, with the accepted values
     bool repeated = false;  ///< may be given several times (model.layer)
-    bool planned = false;   ///< announced, but nothing except the default is built yet
 };
 const std::vector<ConfigKey>& config_keys();
 
 /// Sets one field. @throws Error (bad_usage) naming key, value and what was expected; for unknown keys with
-/// the nearest known one; for planned keys with anything but the default.
+/// the nearest known one.
 void set_config(Config& config, const std::string& key, const std::string& value);
 /// The field as text.
 std::string get_config(const Config& config, const std::string& key);

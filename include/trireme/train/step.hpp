@@ -52,6 +52,9 @@ private:
     Crew crew_;
 };
 
+/// What any rank may wish of all at a step's end: to stop, to save, to end for an error.
+inline constexpr int wishes = 3;
+
 /// Sums over samples, reduced over all ranks: one slot per lane, so that adding them up gives the same bits
 /// on any number of ranks.
 class LaneSums {
@@ -59,7 +62,7 @@ public:
     explicit LaneSums(std::int64_t lanes)
         : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
 
-    static constexpr int extras = 4;  ///< small numbers that ride along, summed over the ranks
+    static constexpr int extras = wishes + 2;  ///< small numbers that ride along, summed over the ranks
 
     void clear();
     /// Drops this rank's sums, not the extras.
@@ -94,8 +97,8 @@ struct StepRequest {
     std::int64_t updates = 0;  ///< applied before this one
     std::int64_t attempt = 0;  ///< steps before this one: the dropout key
     std::int64_t batch_samples = 0;
-    double scale = 1;    ///< on the loss, for the backward pass only
-    bool flags[2] = {};  ///< this rank's wishes (stop, save): any rank's is everybody's
+    double scale = 1;         ///< on the loss, for the backward pass only
+    bool flags[wishes] = {};  ///< this rank's: any rank's is everybody's
     /// Of whatever has to be the same on all ranks; ranks that differ are told apart by `in_words`.
     std::uint32_t fingerprint = 0;
     std::function<std::string()> in_words{};
@@ -108,7 +111,7 @@ struct StepResult {
     bool skipped = false;      ///< inf or NaN on any rank: no weight, moment or statistic has changed
     std::string
         culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
-    bool flags[2] = {};
+    bool flags[wishes] = {};
     double lanes_seconds = 0;     ///< of all lanes, forward and backward,
     double pipeline_seconds = 0;  ///< and what of it was waiting for the stages before and after
 };
