@@ -13,9 +13,23 @@ Buffer::~Buffer() {
 }
 
 std::unique_ptr<Device> make_device(const std::string& kind) {
-    if (kind == "cpu" || kind == "auto") return make_cpu_device();
+    if (kind == "cpu") return make_cpu_device();
     if (kind == "cuda") return make_cuda_device();
-    throw usage_error("run.device=" + kind + ": expected auto, cpu or cuda");
+    if (kind != "auto") throw usage_error("run.device=" + kind + ": expected auto, cpu or cuda");
+    try {
+        return make_cuda_device();
+    } catch (const Error&) {
+        return make_cpu_device();
+    }
+}
+
+std::string cuda_absence() {
+    try {
+        make_cuda_device();
+        return {};
+    } catch (const Error& error) {
+        return error.what();
+    }
 }
 
 }  // namespace trireme
