@@ -348,7 +348,9 @@ TEST_CASE("verbs on 16-bit types allocate at first use only", "[unit][ops]") {
         WARN("skipped: allocations are not counted under the address sanitizer");
         return;
     }
-    Verbs verbs(GENERATE(from_range(devices())), 2);
+    const std::string kind = GENERATE(from_range(devices()));
+    if (!Machine(kind).device->host_memory()) return;  // what a driver allocates for its queues is not ours
+    Verbs verbs(kind, 2);
     verbs.run();
     count_allocations();
     verbs.run();

@@ -262,9 +262,11 @@ TEST_CASE("equal calls on 16-bit types give equal bits, and allocate nothing onc
             const Products products(machine, type);
             products.run();
             const Values first = products.results();
-            if (can_count_allocations()) count_allocations();
+            // What a driver allocates for its queues is not ours.
+            const bool counts = can_count_allocations() && machine.device->host_memory();
+            if (counts) count_allocations();
             products.run();
-            if (can_count_allocations()) CHECK(allocations().ours == 0);
+            if (counts) CHECK(allocations().ours == 0);
             REQUIRE(products.results() == first);
         }
 }
