@@ -39,6 +39,7 @@ Command generate_command();
 Command info_command();
 Command doctor_command();
 Command bench_command();
+Command sweep_command();
 
 /// All that are built, in the order of the overview.
 const std::vector<Command>& commands();

@@ -180,10 +180,15 @@ void check_config(const Config& c) {
                 "checkpoint.best=accuracy: model.loss=mse has no accuracy; expected loss or auto");
 }
 
+bool best_is_accuracy(const Config& config) {
+    return config.checkpoint.best == "accuracy" ||
+           (config.checkpoint.best == "auto" && config.model.loss != "mse");
+}
+
 std::string config_text(const Config& config) {
     std::string text, section;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string& key = row.about.key;
         if (section_of(key) != section) {
             section = section_of(key);
@@ -224,7 +229,7 @@ std::vector<std::string> config_differences(const Config& saved, const Config& n
     };
     std::vector<std::string> differences;
     for (const ConfigRow& row : rows()) {
-        if (!row.get) continue;
+        if (!row.get || section_of(row.about.key) == "sweep") continue;
         const std::string before = row.get(saved), after = row.get(now);
         if (before != after)
             differences.push_back(row.about.key + ": " + shown(before) + " -> " + shown(after));

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "train/config_fields.hpp"
+#include "train/deadline.hpp"
 #include "trireme/nn/description.hpp"
 #include "trireme/optim/rules.hpp"
 
@@ -29,6 +30,10 @@ void check_init(const std::string&, const std::string& value) {
 
 void check_resume(const std::string& key, const std::string& value) {
     if (line_from(key, value).empty()) refuse(key, value, "auto, none or the path of a checkpoint");
+}
+
+void check_time_limit(const std::string&, const std::string& value) {
+    time_limit_from(value);
 }
 
 Rows run_rows() {
@@ -65,6 +70,11 @@ Rows run_rows() {
         choice(
             "run.progress", [](auto& c) -> auto& { return c.run.progress; }, {"auto", "on", "off"},
             "The progress line: auto (on a terminal), on, off."),
+        checked(
+            "run.time_limit", [](auto& c) -> auto& { return c.run.time_limit; }, check_time_limit,
+            "How long the job may take: `90 minutes`, `2 hours`, `1:30:00`, none, or auto (until the end "
+            "that "
+            "Slurm has set). Before that the run saves and stops with status 75."),
     };
 }
 
@@ -421,6 +431,29 @@ Rows other_rows() {
             {"auto", "accuracy", "loss"},
             "What makes the best checkpoint: auto (valid accuracy, or valid loss where there is none), "
             "accuracy, loss."),
+        lines(
+            "sweep.param", [](auto& c) -> auto& { return c.sweep.params; },
+            "A key that trials differ in, once for each: `KEY choice V1, V2, ...` (between semicolons where "
+            "values have commas), `KEY uniform A B`, `KEY loguniform A B`, `KEY integer A B`."),
+        choice(
+            "sweep.method", [](auto& c) -> auto& { return c.sweep.method; }, {"grid", "random"},
+            "Which trials: grid (every combination of choices), random (each value drawn)."),
+        integer(
+            "sweep.trials", [](auto& c) -> auto& { return c.sweep.trials; }, 0,
+            "How many trials at most; 0: the whole grid, or 16 random ones."),
+        integer(
+            "sweep.ranks_per_trial", [](auto& c) -> auto& { return c.sweep.ranks_per_trial; }, 1,
+            "Ranks that train one trial together; as many trials run side by side as there are such groups."),
+        integer(
+            "sweep.seed", [](auto& c) -> auto& { return c.sweep.seed; }, 0,
+            "Seed of the values that are drawn."),
+        integer(
+            "sweep.halving", [](auto& c) -> auto& { return c.sweep.halving; }, 0,
+            "Successive halving: of so many trials the best one trains so many times longer (3 is usual); 0: "
+            "all trials train to the end."),
+        integer(
+            "sweep.min_epochs", [](auto& c) -> auto& { return c.sweep.min_epochs; }, 1,
+            "Epochs after which successive halving first compares trials."),
         planned("checkpoint.async", "false", "Write while training goes on."),
         planned("profile.enable", "false", "Measure the parts of each step."),
         planned("profile.trace", "", "File for a Chrome trace."),

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "train/assembly.hpp"
+#include "train/deadline.hpp"
 #include "train/evaluate_set.hpp"
 #include "train/mesh_report.hpp"
 #include "train/progress.hpp"
@@ -31,7 +32,8 @@ enum Flag { stop_flag, save_flag };
 
 class Trainer {
 public:
-    Trainer(Runtime& runtime, Config config) : runtime_(runtime), config_(std::move(config)) {}
+    Trainer(Runtime& runtime, Config config, std::int64_t pause_after)
+        : runtime_(runtime), config_(std::move(config)), pause_after_(pause_after) {}
     TrainOutcome run();
 
 private:
@@ -39,7 +41,7 @@ private:
     void clear_directory();
     void say_what_starts();
     void say_what_came_of_it(const std::string& reason);
-    bool best_by_accuracy() const;
+    bool best_by_accuracy() const { return best_is_accuracy(config_); }
     bool finished() const;
     bool due(const Every& every, bool timer) const;
     void train_one_step();
@@ -52,12 +54,13 @@ private:
     CheckpointMeta meta() const;
 
     bool staged() const { return parts_.pipeline->shape().stages() > 1; }
-    bool root() const { return runtime_.session.rank() == 0; }
+    bool root() const { return runtime_.mesh.world().rank() == 0; }
     Communicator& world() { return runtime_.mesh.world(); }
     std::int64_t epoch_number() const { return position_.epoch + (position_.step_in_epoch > 0 ? 1 : 0); }
 
     Runtime& runtime_;
     Config config_;
+    std::int64_t pause_after_;
     Stopwatch watch_;
     std::unique_ptr<RunDirectoryLock> lock_;
     std::optional<ResumePoint> resume_;
@@ -74,6 +77,9 @@ private:
     std::string culprit_;            ///< of the first of the steps skipped in a row
     std::int64_t culprit_step_ = 0;  ///< and when that was
     Bubble bubble_;
+    Deadline deadline_{config_.run.time_limit};
+    Stopwatch since_step_;
+    bool out_of_time_ = false;  ///< known to rank 0
     std::optional<EvalResult> last_valid_;
     bool last_valid_best_ = false;
     Stopwatch since_save_, since_log_;
@@ -106,11 +112,12 @@ TrainOutcome Trainer::run() {
     const bool interrupted = stop_ && !finished();
     if (!interrupted && last_valid_) progress_->epoch_end(epoch_number(), &*last_valid_, last_valid_best_);
     if (saved_at_ != position_.attempts()) save();
-    const std::string reason = interrupted ? "signal"
+    const std::string reason = interrupted ? (out_of_time_ ? "time_limit" : "signal")
                                : early     ? "early_stop"
                                : config_.train.epochs > 0 && position_.epoch >= config_.train.epochs
                                    ? "completed"
-                                   : "max_steps";
+                               : pause_after_ > 0 && position_.epoch >= pause_after_ ? "paused"
+                                                                                     : "max_steps";
     EndEvent end{.reason = reason, .steps = position_.attempts(), .seconds = watch_.seconds()};
     if (position_.has_best) end.best = position_.best;
     if (staged()) {
@@ -127,6 +134,7 @@ TrainOutcome Trainer::run() {
 void Trainer::say_what_came_of_it(const std::string& reason) {
     const std::string& dir = config_.run.dir;
     std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
+                       : reason == "time_limit" ? "stopped before the time was up, start again to go on"
                        : reason == "early_stop" ? "stopped early, validation no longer improves"
                                                 : "done";
     text += ": " + count_text(position_.attempts(), "step") + " in " + duration_text(watch_.seconds());
@@ -137,11 +145,6 @@ void Trainer::say_what_came_of_it(const std::string& reason) {
                 " at step " + std::to_string(position_.best_step) + ", saved as " + best_checkpoint_path(dir);
     runtime_.log.info(text + "; last state in " + step_checkpoint_path(dir, position_.attempts()) +
                       ", metrics in " + dir + "/metrics.jsonl");
-}
-
-bool Trainer::best_by_accuracy() const {
-    const bool accuracy = parts_.model->loss().kind != LossKind::mse;
-    return config_.checkpoint.best == "accuracy" || (config_.checkpoint.best == "auto" && accuracy);
 }
 
 void Trainer::take_directory() {
@@ -215,7 +218,8 @@ void Trainer::say_what_starts() {
 
 bool Trainer::finished() const {
     const auto& train = config_.train;
-    return (train.epochs > 0 && position_.epoch >= train.epochs) ||
+    return (pause_after_ > 0 && position_.epoch >= pause_after_) ||
+           (train.epochs > 0 && position_.epoch >= train.epochs) ||
            (train.max_steps > 0 && position_.attempts() >= train.max_steps) ||
            (train.early_stop > 0 && position_.bad_evals >= train.early_stop);
 }
@@ -233,12 +237,15 @@ void Trainer::train_one_step() {
                         .attempt = position_.attempts(),
                         .batch_samples = parts_.plan.step(position_.step_in_epoch).size(),
                         .scale = position_.scaler.scale};
-    request.flags[stop_flag] = runtime_.stop_requested();
+    out_of_time_ = root() && deadline_.near();
+    request.flags[stop_flag] = runtime_.stop_requested() || out_of_time_;
+    since_step_.restart();
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
+    deadline_.took_step(since_step_.seconds());
     const std::int64_t epoch = position_.epoch + 1;
 
     bubble_.add(result);
@@ -372,6 +379,7 @@ SavedCheckpoint Trainer::save_to(const std::string& path) {
     const SavedCheckpoint saved =
         save_checkpoint(world(), path, parts_.model->table(), *parts_.arena, meta());
     metrics_->checkpoint(saved);
+    deadline_.took_save(saved.seconds);
     since_log_.restart();
     return saved;
 }
@@ -385,9 +393,9 @@ void Trainer::save() {
 
 }  // namespace
 
-TrainOutcome run_training(Runtime& runtime, Config config) {
+TrainOutcome run_training(Runtime& runtime, Config config, std::int64_t pause_after) {
     check_config(config);
-    return Trainer(runtime, std::move(config)).run();
+    return Trainer(runtime, std::move(config), pause_after).run();
 }
 
 }  // namespace trireme

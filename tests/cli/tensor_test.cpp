@@ -118,3 +118,45 @@ TEST_CASE("meshes that do not fit are refused with their numbers", "[cli-tensor]
     CHECK_THAT(refused(0, {{"model.kv_heads", "4"}}), contains("kv_heads=4"));
     CHECK_THAT(refused(0, {{"model.vocab", "20"}}), contains("vocab=20"));
 }
+
+TEST_CASE("case 7: dropout masks depend on seed, layer, step and position, not on the mesh", "[cli-tensor]") {
+    // Nothing is learned, so that each step's loss shows its masks.
+    const TempDir folder;
+    const Run run = tiny_images(
+        folder,
+        {{"model.width", "24, 16"}, {"model.dropout", "0.5"}, {"optim.lr", "0"}, {"train.max_steps", "6"}});
+    run.expect(0, 0);
+    const std::vector<double> expected = run.column("step", "loss");
+    CHECK(expected[0] != Approx(expected[4]).epsilon(1e-6));  // the second epoch, other masks
+    for (const Grid& grid : {Grid{2}, Grid{2, 2}, Grid{3, 3}, Grid{2, 1, 2}, Grid{4, 2, 2}}) {
+        INFO(grid.ranks << " ranks, tensor " << grid.tensor << ", pipeline " << grid.pipeline);
+        const Run here = run.at(folder / "mesh")
+                             .with({{"run.resume", "none"},
+                                    {"parallel.tensor", std::to_string(grid.tensor)},
+                                    {"parallel.pipeline", std::to_string(grid.pipeline)}});
+        here.expect(0, grid.ranks);
+        const std::vector<double> found = here.column("step", "loss");
+        for (std::size_t k = 0; k < expected.size(); ++k)
+            CHECK(found[k] == Approx(expected[k]).epsilon(1e-6));
+    }
+}
+
+TEST_CASE("case 10: the norm before clipping counts every parameter once, in fp32 and fp16", "[cli-tensor]") {
+    const TempDir folder;
+    const Run run = tiny_images(folder, {{"model.width", "24, 16"}, {"train.clip_norm", "0.5"}});
+    run.expect(0, 0);
+    const double norm = run.column("step", "grad_norm")[0];
+    for (const char* precision : {"fp32", "fp16"})
+        for (const Grid& grid : {Grid{2, 2}, Grid{3, 3}, Grid{2, 1, 2}}) {
+            const Run here = run.at(folder / "mesh")
+                                 .with({{"run.resume", "none"},
+                                        {"train.precision", precision},
+                                        {"scaler.init", "256"},
+                                        {"train.max_steps", "1"},
+                                        {"parallel.tensor", std::to_string(grid.tensor)},
+                                        {"parallel.pipeline", std::to_string(grid.pipeline)}});
+            here.expect(0, grid.ranks);
+            CHECK(here.column("step", "grad_norm")[0] ==
+                  Approx(norm).epsilon(std::string(precision) == "fp32" ? 1e-5 : 5e-3));
+        }
+}

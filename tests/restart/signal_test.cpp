@@ -111,3 +111,20 @@ TEST_CASE("case 17: a signal to the launcher reaches the ranks", "[restart-signa
     const Result second = run.with({{"train.max_steps", "100"}}).expect(0, 2);
     REQUIRE(second.out.find("error") == std::string::npos);
 }
+
+TEST_CASE("a run saves and stops before its time is up", "[restart-signal]") {
+    const TempDir folder;
+    const Run run =
+        long_run(folder, "fast").with({{"train.epochs", "100000"}, {"run.time_limit", "3 seconds"}});
+    for (const std::int64_t begun : {0, 1}) {  // and again from where it stopped
+        const Result result = run.train(2);
+        INFO(result.err);
+        REQUIRE(result.status == 75);
+        REQUIRE(result.seconds < 10);
+        const std::vector<Event> events = run.events();
+        REQUIRE(events.back().kind == "end");
+        REQUIRE(events.back().texts.at("reason") == "time_limit");
+        REQUIRE(run.saved_steps().back() == static_cast<std::int64_t>(run.column("step", "step").back()));
+        REQUIRE(static_cast<std::int64_t>(run.column("start", "step").size()) == begun + 1);
+    }
+}

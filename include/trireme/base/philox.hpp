@@ -14,7 +14,8 @@ enum class Purpose : std::uint32_t {
     dropout = 3,
     augment = 4,
     split = 5,
-    generate = 6
+    generate = 6,
+    sweep = 7
 };
 
 struct PhiloxKey {

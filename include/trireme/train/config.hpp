@@ -28,6 +28,7 @@ struct Config {
         bool trace_samples = false;
         std::string resume = "auto";    ///< auto, none, or a checkpoint
         std::string progress = "auto";  ///< auto: on a terminal; on; off
+        std::string time_limit = "auto";
     } run;
     struct {
         std::string train, valid, test;
@@ -130,6 +131,15 @@ struct Config {
         std::int64_t keep = 3;
         std::string best = "auto";  ///< auto: accuracy where there is one, else loss; accuracy; loss
     } checkpoint;
+    struct {
+        std::vector<std::string> params;  ///< "optim.lr loguniform 1e-4 1e-1"
+        std::string method = "grid";
+        std::int64_t trials = 0;  ///< 0: the whole grid; random: 16
+        std::int64_t ranks_per_trial = 1;
+        std::uint64_t seed = 1;
+        std::int64_t halving = 0;  ///< of so many trials one goes on; 0: all train to the end
+        std::int64_t min_epochs = 1;
+    } sweep;  ///< of `trireme sweep` alone: no part of a run's own configuration
 };
 
 /// One row of the table.
@@ -150,6 +160,9 @@ std::string get_config(const Config& config, const std::string& key);
 
 /// Contradictions between keys and missing ones. @throws Error (bad_usage) naming them.
 void check_config(const Config& config);
+
+/// What makes the best checkpoint: the higher accuracy, or the lower loss.
+bool best_is_accuracy(const Config& config);
 
 /// INI text with every key of the struct in table order, re-runnable as it stands.
 std::string config_text(const Config& config);
