@@ -3,7 +3,8 @@
 // q and k turned by their positions where `rope` says so. Grouped queries: kv_heads < heads.
 //
 // Over a tensor group each rank has some of the heads: rows of Wq, Wk, Wv and columns of Wo. One all-reduce
-// forward (of y), one backward (of dx).
+// forward (of y), one backward (of dx). Where positions are split between layers, every rank attends over all
+// of them: x is gathered and y reduce-scattered; backward gathers dy and, instead of keeping it, x again.
 #include <cmath>
 
 #include "nn/layers.hpp"
@@ -19,7 +20,8 @@ public:
 
     Shape plan(ModelPlan& plan, const Shape& in, bool first) override {
         if (in.rank() != 2) spec_.refuse("needs a sequence of vectors, but gets " + in.text());
-        t_ = in[0];
+        const std::int64_t positions = split_positions(plan, in);
+        t_ = positions > 0 ? positions : in[0];
         width_ = in[1];
         heads_ = spec_.required_integer("heads");
         kv_heads_ = spec_.integer("kv_heads", heads_);
@@ -57,12 +59,12 @@ public:
             parameter.counted = group.rank() == 0;
             out_bias_ = plan.table.add(parameter);
         }
-        plan_tensors(plan, tick, first);
+        plan_tensors(plan, in, tick, first);
         return in;
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        const View in = rows(x, width_);
+        const View in = forward_.whole(lane, x);
         const Attention args = arguments(lane);
         project(lane, in, q_, args.q);
         project(lane, in, k_, args.k);
@@ -79,17 +81,13 @@ public:
                 {.a = attended, .b = lane.operand(out_weight_), .c = out, .transpose_b = true, .bias = bias});
             return;
         }
-        const View sum = sum_.view(lane, out.shape);
-        lane.ops->matmul({.a = attended, .b = lane.operand(out_weight_), .c = sum, .transpose_b = true});
-        lane.sum_over_tensor(sum);
-        if (bias)
-            lane.ops->add_row(sum, bias, out);
-        else
-            lane.ops->copy(sum, out);
+        const View part = forward_.part(lane, out);
+        lane.ops->matmul({.a = attended, .b = lane.operand(out_weight_), .c = part, .transpose_b = true});
+        forward_.sum(lane, part, out, bias);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
-        const View in = rows(x, width_), d_out = rows(dy, width_);
+        const View d_out = backward_.whole(lane, dy);
         const Attention args = arguments(lane);
         const View attended = rows(args.y, heads_here_ * d_);
         if (out_bias_ >= 0) lane.ops->sum_rows(d_out, lane.gradient(out_bias_), lane.accumulate);
@@ -110,14 +108,11 @@ public:
             lane.ops->rotate(dk, 0, base_, true, dk);
         }
         // dx is the sum over q, k, v (and over the ranks): added in float32, rounded once.
-        const View sum = dx ? d_sum_.view(lane, in.shape) : View{};
-        back(lane, in, q_, dq, sum, false);
-        back(lane, in, k_, dk, sum, true);
-        back(lane, in, v_, dv, sum, true);
-        if (dx) {
-            lane.sum_over_tensor(sum);
-            lane.ops->copy(sum, rows(dx, width_));
-        }
+        const View in = backward_.whole(lane, x), part = dx ? backward_.part(lane, dx) : View{};
+        back(lane, in, q_, dq, part, false);
+        back(lane, in, k_, dk, part, true);
+        back(lane, in, v_, dv, part, true);
+        if (dx) backward_.sum(lane, part, dx);
         lane.gradients_done(q_.weight);
     }
 
@@ -141,7 +136,8 @@ public:
         work.attentions.push_back({shape, false});
         work.attentions.push_back({shape, true});
         if (rope_) work.move(t_ * (q + kv), samples, 4);
-        work.move(t_ * width_, samples, first ? 1 : 3);  // sums of biases; dx out of its float32 sum
+        const bool rounded = !first && work.compute != DType::f32;
+        work.move(t_ * width_, samples, rounded ? 3 : 1);  // sums of biases; dx out of its float32 sum
     }
 
 private:
@@ -178,7 +174,7 @@ private:
         return parameter;
     }
 
-    void plan_tensors(ModelPlan& plan, int tick, bool first) {
+    void plan_tensors(ModelPlan& plan, const Shape& in, int tick, bool first) {
         const std::int64_t q = t_ * heads_here_ * d_, kv = t_ * kv_here_ * d_;
         const auto kept = [&](std::int64_t elements) {
             return plan.workspace.add(elements, 0, plan.compute, forward_at(tick), backward_at(tick));
@@ -195,8 +191,8 @@ private:
         d_k_ = back(kv);
         d_v_ = back(kv);
         d_y_ = back(q);
-        if (!first) d_sum_.plan(plan, t_ * width_, backward_at(tick), backward_at(tick));
-        if (plan.group.size() > 1) sum_.plan(plan, t_ * width_, forward_at(tick), forward_at(tick));
+        forward_.plan(plan, in, t_, width_, forward_at(tick), plan.group.size() > 1);
+        backward_.plan(plan, in, t_, width_, backward_at(tick), !first);
     }
 
     Attention arguments(const LaneContext& lane) const {
@@ -246,7 +242,7 @@ private:
     TensorId y_q_ = -1, y_k_ = -1, y_v_ = -1, y_ = -1;  // [N, T, heads, d]
     TensorId log_sums_ = -1;                            // [N, heads, T]
     TensorId d_q_ = -1, d_k_ = -1, d_v_ = -1, d_y_ = -1;
-    PartialSum sum_, d_sum_;  // [N·T, width]
+    GroupEdge forward_, backward_;  // [N·T, width]
 };
 
 }  // namespace

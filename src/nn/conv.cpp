@@ -41,7 +41,7 @@ public:
         window_.out = here_.size();
         if (split_) {
             gather_.plan(plan, out[1] * out[2], out[0], tick);
-            if (!first) d_sum_.plan(plan, in.count(), backward_at(tick), backward_at(tick));
+            if (!first) dx_edge_.plan(plan, in, 1, in.count(), backward_at(tick), true);
         }
         return out;
     }
@@ -60,12 +60,9 @@ public:
         lane.ops->conv_backward_weights(of(lane), x, images(lane, dz), lane.gradient(weight_),
                                         lane.accumulate);
         if (dx) {
-            const View sum = split_ ? d_sum_.view(lane, dx.shape) : dx;
-            lane.ops->conv_backward_data(of(lane), images(lane, dz), lane.operand(weight_), sum);
-            if (split_) {
-                lane.sum_over_tensor(sum);
-                lane.ops->copy(sum, dx);
-            }
+            const View part = split_ ? View{dx_edge_.part(lane, dx).data, DType::f32, dx.shape} : dx;
+            lane.ops->conv_backward_data(of(lane), images(lane, dz), lane.operand(weight_), part);
+            if (split_) dx_edge_.sum(lane, part, dx);
         }
         lane.gradients_done(weight_);
     }
@@ -103,7 +100,7 @@ private:
     bool split_ = false;
     Range here_;  // output channels of this rank
     ColumnGather gather_;
-    PartialSum d_sum_;         // [N, in...]
+    GroupEdge dx_edge_;        // [N, in...]
     ParameterId weight_ = -1;  // [out, in/groups, kh, kw]
     ParameterId bias_ = -1;    // [out], or absent
     Activation activation_ = Activation::none;

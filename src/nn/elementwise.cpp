@@ -47,10 +47,19 @@ public:
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
         tick_ = plan.workspace.next_tick();
+        // What of a sample is here are columns of its whole rows: split features, or (seen as one row of
+        // positions times features) split positions.
+        const std::int64_t last = in[in.rank() - 1];
+        columns_ = width_ = last;
+        if (features_ == Features::split) {
+            width_ = plan.split_width;
+            first_ = plan.group.part(width_).begin;
+        } else if (const std::int64_t all = split_positions(plan, in); all > 0) {
+            columns_ = in.count();
+            width_ = all * last;
+            first_ = plan.group.part(all).begin * last;
+        }
         elements_ = in.count();
-        columns_ = in[in.rank() - 1];
-        width_ = features_ == Features::split ? plan.split_width : columns_;
-        first_ = features_ == Features::split ? plan.group.part(width_).begin : 0;
         return in;
     }
     void forward(LaneContext& lane, View x, View y) const override {
@@ -73,7 +82,7 @@ private:
     void apply(LaneContext& lane, View from, View to) const {
         const RandomStream stream(lane.seed, Purpose::dropout, static_cast<std::uint64_t>(tick_),
                                   static_cast<std::uint64_t>(lane.step));
-        // Split features are columns of the whole rows: every element keeps the number it has on one rank.
+        // Every element keeps the number it has on one rank.
         const std::int64_t rows_before = lane.first_in_batch * (elements_ / columns_);
         lane.ops->dropout(stream, rows_before * width_ + first_, width_, p_, rows(from, columns_),
                           rows(to, columns_));

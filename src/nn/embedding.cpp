@@ -1,6 +1,7 @@
 // Tokens to vectors, and positions.
 //   embedding   y[i] = W[token_i]; over a tensor group each rank has an interval of the vocabulary, and y is
-//   the sum positions   y = x + P, one learned row for each position
+//               the sum, of which each rank keeps its positions where they are split between layers
+//   positions   y = x + P, one learned row for each position that is here
 #include "nn/layers.hpp"
 
 namespace trireme {
@@ -26,13 +27,13 @@ public:
             .shape = {vocab_, dim_},
             .decay = true,
             .init = {.kind = InitKind::normal, .value = static_cast<float>(spec_.real("std", 0.02))}};
-        if (group.size() > 1) {
-            weight.slice = Slice{0, here_};
-            sum_.plan(plan, in[0] * dim_, forward_at(tick), forward_at(tick));
-        }
+        if (group.size() > 1) weight.slice = Slice{0, here_};
         weight_ = plan.table.add(weight);
         plan.embeddings[spec_.name()] = {weight_, vocab_, dim_};
-        return {in[0], dim_};
+        const Shape out = begin_sequence(spec_, plan, {in[0], dim_});
+        forward_.plan(plan, out, in[0], dim_, forward_at(tick), group.size() > 1);
+        backward_.plan(plan, out, in[0], dim_, backward_at(tick), false);
+        return out;
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
@@ -42,17 +43,16 @@ public:
             lane.ops->embedding_forward(ids, lane.weight(weight_), 0, out);
             return;
         }
-        const View sum = sum_.view(lane, out.shape);
-        lane.ops->embedding_forward(ids, lane.weight(weight_), here_.begin, sum);
-        lane.sum_over_tensor(sum);
-        lane.ops->copy(sum, out);
+        const View part = forward_.part(lane, out);
+        lane.ops->embedding_forward(ids, lane.weight(weight_), here_.begin, part);
+        forward_.sum(lane, part, out);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View) const override {
         const View ids{x.data, x.dtype, {x.count()}};
         // A head that shares the weights has left its gradient there already.
         const bool shared = (*lane.table)[weight_].shared;
-        lane.ops->embedding_backward(ids, rows(dy, dim_), here_.begin, lane.gradient(weight_),
+        lane.ops->embedding_backward(ids, backward_.whole(lane, dy), here_.begin, lane.gradient(weight_),
                                      lane.accumulate || shared);
         lane.gradients_done(weight_);
     }
@@ -65,9 +65,9 @@ public:
 private:
     LayerSpec spec_;
     std::int64_t vocab_ = 0, dim_ = 0;
-    Range here_;               // of the vocabulary
-    ParameterId weight_ = -1;  // [vocab, dim]
-    PartialSum sum_;           // [N·T, dim]
+    Range here_;                    // of the vocabulary
+    ParameterId weight_ = -1;       // [vocab, dim]
+    GroupEdge forward_, backward_;  // [N·T, dim]
 };
 
 class Positions final : public Layer {
@@ -82,7 +82,12 @@ public:
             .name = spec_.name() + ".weight",
             .shape = in,
             .init = {.kind = InitKind::normal, .value = static_cast<float>(spec_.real("std", 0.02))}};
-        weight.counted = plan.group.rank() == 0;
+        if (const std::int64_t all = split_positions(plan, in); all > 0) {
+            weight.shape[0] = all;
+            weight.slice = Slice{0, plan.group.part(all)};
+        } else {
+            weight.counted = plan.group.rank() == 0;
+        }
         weight_ = plan.table.add(weight);
         return in;
     }
@@ -102,8 +107,8 @@ private:
     static View flat(View view) { return {view.data, view.dtype, {view.count()}}; }
 
     LayerSpec spec_;
-    Shape shape_;              // [T, D]
-    ParameterId weight_ = -1;  // [T, D]
+    Shape shape_;              // [T, D], of the positions that are here
+    ParameterId weight_ = -1;  // [T, D], split as the positions are
 };
 
 }  // namespace

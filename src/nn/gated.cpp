@@ -1,5 +1,6 @@
 // SwiGLU (Shazeer 2020): y = (silu(x Wgᵀ) · (x Wuᵀ)) Wdᵀ, without biases. Over a tensor group each rank has
-// some of the hidden features: rows of Wg and Wu, columns of Wd. One all-reduce forward, one backward.
+// some of the hidden features: rows of Wg and Wu, columns of Wd. One all-reduce forward, one backward; where
+// positions are split between layers, gathers and reduce-scatters as in attention.
 #include "nn/layers.hpp"
 
 namespace trireme {
@@ -13,7 +14,8 @@ public:
         if (in.rank() != 1 && in.rank() != 2)
             spec_.refuse("needs vectors or a sequence of them, but gets " + in.text());
         width_ = in[in.rank() - 1];
-        rows_ = in.count() / width_;
+        const std::int64_t positions = split_positions(plan, in);
+        rows_ = positions > 0 ? positions : in.count() / width_;
         hidden_ = spec_.required_integer("hidden");
         const TensorGroup& group = plan.group;
         const Range here = group.part(hidden_);
@@ -41,43 +43,41 @@ public:
         y_up_ = tensor(forward_at(tick), backward_at(tick));
         y_ = tensor(forward_at(tick), backward_at(tick));
         d_y_ = tensor(backward_at(tick), backward_at(tick));
-        if (!first) d_sum_.plan(plan, rows_ * width_, backward_at(tick), backward_at(tick));
-        if (group.size() > 1) sum_.plan(plan, rows_ * width_, forward_at(tick), forward_at(tick));
+        forward_.plan(plan, in, rows_, width_, forward_at(tick), group.size() > 1);
+        backward_.plan(plan, in, rows_, width_, backward_at(tick), !first);
         return in;
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        const View in = rows(x, width_), out = rows(y, width_);
+        const View in = forward_.whole(lane, x), out = rows(y, width_);
         const Shape hidden{in.shape[0], here_};
         const View gate = lane.tensor(y_gate_, hidden), up = lane.tensor(y_up_, hidden),
                    both = lane.tensor(y_, hidden);
         lane.ops->matmul({.a = in, .b = lane.operand(gate_), .c = gate, .transpose_b = true});
         lane.ops->matmul({.a = in, .b = lane.operand(up_), .c = up, .transpose_b = true});
         lane.ops->gate_forward(gate, up, both);
-        const View sum = lane.group.size() > 1 ? sum_.view(lane, out.shape) : out;
-        lane.ops->matmul({.a = both, .b = lane.operand(down_), .c = sum, .transpose_b = true});
-        if (lane.group.size() == 1) return;
-        lane.sum_over_tensor(sum);
-        lane.ops->copy(sum, out);
+        const View part = lane.group.size() > 1 ? forward_.part(lane, out) : out;
+        lane.ops->matmul({.a = both, .b = lane.operand(down_), .c = part, .transpose_b = true});
+        if (lane.group.size() > 1) forward_.sum(lane, part, out);
     }
 
     void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
-        const View in = rows(x, width_), d_out = rows(dy, width_);
-        const Shape hidden{in.shape[0], here_};
+        const View d_out = backward_.whole(lane, dy);
+        const Shape hidden{d_out.shape[0], here_};
         const View gate = lane.tensor(y_gate_, hidden), up = lane.tensor(y_up_, hidden),
                    both = lane.tensor(y_, hidden), d_both = lane.tensor(d_y_, hidden);
         weights_back(lane, d_out, both, down_);
         lane.ops->matmul({.a = d_out, .b = lane.operand(down_), .c = d_both});
         lane.ops->gate_backward(gate, up, d_both, gate, up);  // both are not looked at again
+        const View in = backward_.whole(lane, x);
         weights_back(lane, gate, in, gate_);
         weights_back(lane, up, in, up_);
         if (dx) {
             // The sum of both branches (and over the ranks): added in float32, rounded once.
-            const View sum = d_sum_.view(lane, in.shape);
-            lane.ops->matmul({.a = gate, .b = lane.operand(gate_), .c = sum});
-            lane.ops->matmul({.a = up, .b = lane.operand(up_), .c = sum, .accumulate = true});
-            lane.sum_over_tensor(sum);
-            lane.ops->copy(sum, rows(dx, width_));
+            const View part = backward_.part(lane, dx);
+            lane.ops->matmul({.a = gate, .b = lane.operand(gate_), .c = part});
+            lane.ops->matmul({.a = up, .b = lane.operand(up_), .c = part, .accumulate = true});
+            backward_.sum(lane, part, dx);
         }
         lane.gradients_done(gate_);
     }
@@ -93,7 +93,7 @@ public:
         work.gemms.push_back({width_, here_, rows, true, false, true});
         work.gemms.push_back({rows, here_, width_, false, false});
         work.move(rows_ * here_, samples, 3 + 5);
-        work.move(rows_ * width_, samples, first ? 0 : 3);
+        work.move(rows_ * width_, samples, first || work.compute == DType::f32 ? 0 : 3);
     }
 
 private:
@@ -109,7 +109,7 @@ private:
     std::int64_t width_ = 0, hidden_ = 0, here_ = 0, rows_ = 1;
     ParameterId gate_ = -1, up_ = -1, down_ = -1;           // [hidden, width] twice, [width, hidden]
     TensorId y_gate_ = -1, y_up_ = -1, y_ = -1, d_y_ = -1;  // [N·rows, hidden]
-    PartialSum sum_, d_sum_;                                // [N·rows, width]
+    GroupEdge forward_, backward_;                          // [N·rows, width]
 };
 
 }  // namespace

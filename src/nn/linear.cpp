@@ -1,9 +1,11 @@
 // y = act(x Wᵀ + b). With dz = dy · act'(y):  dW = dzᵀ x,  db = Σ_rows dz,  dx = dz W.
 //
 // Over a tensor group (Shoeybi et al. 2019) the rows of W, [out, in], are split, or its columns:
-//   rows     x is whole; y is split, or gathered; dx is the sum of what the ranks have, one all-reduce
-//   backward columns  x is split; y is the sum of what the ranks have, one all-reduce forward; b is added
+//   rows      x is whole; y is split, or gathered; dx is the sum of what the ranks have, one all-reduce
+//   backward columns   x is split; y is the sum of what the ranks have, one all-reduce forward; b is added
 //   once, after it
+// Where positions are split between layers, every rank multiplies all of them: what comes in is gathered
+// first, and sums are reduce-scattered.
 #include "nn/layers.hpp"
 
 namespace trireme {
@@ -24,7 +26,8 @@ public:
         out_ = spec_.text("out", "") == "classes" || spec_.text("out", "") == "outputs"
                    ? plan.outputs
                    : spec_.required_integer("out");
-        rows_ = in.count() / in[in.rank() - 1];
+        positions_ = split_positions(plan, in);
+        rows_ = positions_ > 0 ? positions_ : in.count() / in[in.rank() - 1];
         const int tick = plan.workspace.next_tick();
         here_in_ = by_columns_ ? group.part(in_) : Range{0, in_};
         here_out_ = by_rows_ ? group.part(out_) : Range{0, out_};
@@ -36,46 +39,54 @@ public:
             bias.counted = !by_columns_ || group.rank() == 0;
             bias_ = plan.table.add(bias);
         }
-        // Partial sums are float32 whatever the layers compute in: they are rounded once, when they are
-        // complete.
-        if (by_columns_) sum_.plan(plan, rows_ * out_, forward_at(tick), forward_at(tick));
-        if (by_rows_ && !first) d_sum_.plan(plan, rows_ * in_, backward_at(tick), backward_at(tick));
-        if (gathers()) gather_.plan(plan, rows_, out_, tick);
+        if (by_columns_) {
+            y_edge_.plan(plan, in, rows_, out_, forward_at(tick), true);
+            dy_edge_.plan(plan, in, rows_, out_, backward_at(tick), false);
+        }
+        if (by_rows_) {
+            x_edge_.plan(plan, in, rows_, in_, forward_at(tick), false);
+            dx_edge_.plan(plan, in, rows_, in_, backward_at(tick), !first);
+        }
+        if (gathers()) {
+            gather_.plan(plan, rows_, out_, tick);
+            y_edge_.plan(plan, in, rows_, out_, forward_at(tick), false);
+            dy_edge_.plan(plan, in, rows_, out_, backward_at(tick), false);
+        }
         Shape out = in;
         out[in.rank() - 1] = gathers() || by_columns_ ? out_ : here_out_.size();
+        // Split features have all positions, everything else its part of them.
+        if (positions_ > 0) out[0] = by_rows_ && !gathers() ? positions_ : plan.group.part(positions_).size();
         plan.split_width = out_;  // for whoever takes split features over
         return out;
     }
 
     void forward(LaneContext& lane, View x, View y) const override {
-        const View rows_x = rows(x, here_in_.size());
         const View bias = bias_ < 0 ? View{} : lane.weight(bias_);
         if (by_columns_) {
-            const View sum = sum_.view(lane, {rows_x.shape[0], out_});
-            lane.ops->matmul({.a = rows_x, .b = lane.operand(weight_), .c = sum, .transpose_b = true});
-            lane.sum_over_tensor(sum);
-            if (bias)
-                lane.ops->add_row(sum, bias, rows(y, out_));
-            else
-                lane.ops->copy(sum, rows(y, out_));
+            const View part = y_edge_.part(lane, y), rows_x = rows(x, here_in_.size());
+            lane.ops->matmul({.a = rows_x, .b = lane.operand(weight_), .c = part, .transpose_b = true});
+            y_edge_.sum(lane, part, y, bias);
             if (activation_ != Activation::none) lane.ops->activation_forward(activation_, y, y);
             return;
         }
         const View here = gathers() ? gather_.mine(lane, y.dtype) : rows(y, here_out_.size());
-        lane.ops->matmul({.a = rows_x,                 // [rows, in]
-                          .b = lane.operand(weight_),  // [out, in]
-                          .c = here,                   // [rows, out]
+        lane.ops->matmul({.a = all_of(lane, x_edge_, x),  // [rows, in]
+                          .b = lane.operand(weight_),     // [out, in]
+                          .c = here,                      // [rows, out]
                           .transpose_b = true,
                           .bias = bias,
                           .activation = activation_});
-        if (gathers()) gather_.forward(lane, here, rows(y, out_));
+        if (!gathers()) return;
+        const View all = positions_ > 0 ? y_edge_.room(lane, y.dtype) : rows(y, out_);
+        gather_.forward(lane, here, all);
+        if (positions_ > 0) take_positions(lane, all, positions_, out_, y);
     }
 
     void backward(LaneContext& lane, View x, View y, View dy, View dx) const override {
         if (activation_ != Activation::none) lane.ops->activation_backward(activation_, {}, y, dy, dy);
-        const View rows_x = rows(x, here_in_.size());
-        View dz = rows(dy, gathers() ? out_ : here_out_.size());
+        View dz = by_columns_ || gathers() ? dy_edge_.whole(lane, dy) : rows(dy, here_out_.size());
         if (gathers()) dz = gather_.backward(lane, dz);
+        const View rows_x = all_of(lane, dx_edge_, x);  // not kept since forward, but gathered again
         if (bias_ >= 0) lane.ops->sum_rows(dz, lane.gradient(bias_), lane.accumulate);
         lane.ops->matmul({.a = dz,                      // [rows, out]
                           .b = rows_x,                  // [rows, in]
@@ -83,13 +94,9 @@ public:
                           .transpose_a = true,
                           .accumulate = lane.accumulate});
         if (dx) {
-            const View rows_dx = rows(dx, here_in_.size());
-            const View sum = by_rows_ ? d_sum_.view(lane, {rows_x.shape[0], in_}) : rows_dx;
-            lane.ops->matmul({.a = dz, .b = lane.operand(weight_), .c = sum});
-            if (by_rows_) {
-                lane.sum_over_tensor(sum);
-                lane.ops->copy(sum, rows_dx);
-            }
+            const View part = by_rows_ ? dx_edge_.part(lane, dx) : rows(dx, here_in_.size());
+            lane.ops->matmul({.a = dz, .b = lane.operand(weight_), .c = part});
+            if (by_rows_) dx_edge_.sum(lane, part, dx);
         }
         if (!tied())
             lane.gradients_done(weight_);
@@ -148,16 +155,21 @@ private:
     }
 
     bool gathers() const { return by_rows_ && output_ == Features::whole; }
+    /// The inputs that this rank multiplies. [N·rows, in]
+    View all_of(LaneContext& lane, const GroupEdge& edge, View x) const {
+        return by_rows_ ? edge.whole(lane, x) : rows(x, here_in_.size());
+    }
 
     LayerSpec spec_;
     Features input_ = Features::whole, output_ = Features::whole;
     bool by_rows_ = false, by_columns_ = false;
     std::int64_t in_ = 0, out_ = 0, rows_ = 1;  // rows of a sample: its positions, where it is a sequence
+    std::int64_t positions_ = 0;                // those of the whole sequence, where it is split
     Range here_in_, here_out_;                  // of this rank
     ParameterId weight_ = -1;                   // [out, in]
     ParameterId bias_ = -1;                     // [out], or absent
-    PartialSum sum_;                            // [N·rows, out]
-    PartialSum d_sum_;                          // [N·rows, in]
+    GroupEdge x_edge_, dx_edge_;                // [N·rows, in], forward and backward
+    GroupEdge y_edge_, dy_edge_;                // [N·rows, out]
     ColumnGather gather_;
     Activation activation_ = Activation::none;
 };

@@ -61,7 +61,8 @@ std::vector<double> layer_costs(const ModelDescription& description, const Shape
                    .init = description.init,
                    .outputs = outputs,
                    .compute = options.compute,
-                   .group = options.group};
+                   .group = options.group,
+                   .sequence = options.sequence && options.group.size() > 1};
     layers->plan(plan, sample, true);
     std::vector<double> costs;
     for (int i = 0; i < layers->size(); ++i) {
@@ -91,8 +92,10 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
                    .outputs = outputs,
                    .compute = compute_,
                    .group = group_,
+                   .sequence = options.sequence && group_.size() > 1,
                    .split_output = classes};
     output_ = layers_->plan(plan, input_, true);
+    check_sequence(plan);
     classes_ = {0, output_[output_.rank() - 1]};
     if (plan.split_output) {
         output_[output_.rank() - 1] = plan.split_width;
@@ -108,6 +111,15 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
     plan_ends(plan);
     table_.lay_out();
     workspace_.lay_out(options.max_samples);
+}
+
+/// Split positions come to an end within the model: the loss takes whole samples.
+void Model::check_sequence(const ModelPlan& plan) const {
+    if (plan.sequence && plan.positions == 0)
+        throw usage_error("parallel.sequence=true: the model has no sequences (no `embedding`, no `tokens`)");
+    if (plan.sequence && output_.rank() == 2 && !plan.split_output)
+        throw usage_error(
+            "parallel.sequence=true: expected `linear` as the last layer of a model of sequences");
 }
 
 bool Model::is_first(int chunk) const {

@@ -18,6 +18,12 @@ Parameter replica(const ModelPlan& plan, const std::string& name, std::int64_t f
     return {.name = name, .shape = {features}, .init = {.value = value}, .counted = plan.group.rank() == 0};
 }
 
+/// Norms act on each position alone. Where positions are split, a rank's gradient is that of its own: summed
+/// over the group once a step, when the last lane has added to it, and before anybody takes it up.
+void sum_over_positions(LaneContext& lane, bool split, ParameterId id) {
+    if (split && lane.last) lane.sum_over_tensor(lane.gradient(id));
+}
+
 class BatchNormLayer final : public Layer {
 public:
     explicit BatchNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps", "momentum"}); }
@@ -107,6 +113,7 @@ public:
     explicit LayerNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps"}); }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        split_ = split_positions(plan, in) > 0;
         channels_ = features_of(in);
         rows_ = in.count() / channels_;
         eps_ = static_cast<float>(spec_.real("eps", 1e-5));
@@ -127,6 +134,8 @@ public:
         lane.ops->layernorm_backward(arguments(lane, x, y), rows(dy, channels_),
                                      dx ? rows(dx, channels_) : rows(dy, channels_), lane.gradient(gamma_),
                                      lane.gradient(beta_), lane.accumulate);
+        sum_over_positions(lane, split_, gamma_);
+        sum_over_positions(lane, split_, beta_);
         lane.gradients_done(gamma_);
     }
 
@@ -147,7 +156,8 @@ private:
     }
 
     LayerSpec spec_;
-    std::int64_t channels_ = 0, rows_ = 0;  // rows per sample
+    bool split_ = false;                    // the positions are, over the tensor group
+    std::int64_t channels_ = 0, rows_ = 0;  // rows per sample, here
     float eps_ = 0;
     ParameterId gamma_ = -1, beta_ = -1;  // [C]
     TensorId mean_ = -1, inv_std_ = -1;   // [N·rows]
@@ -159,6 +169,7 @@ public:
     explicit RmsNormLayer(const LayerSpec& spec) : spec_(spec) { spec.allow({"eps"}); }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
+        split_ = split_positions(plan, in) > 0;
         features_ = features_of(in);
         rows_ = in.count() / features_;
         eps_ = static_cast<float>(spec_.real("eps", 1e-5));
@@ -175,6 +186,7 @@ public:
         lane.ops->rmsnorm_backward(arguments(lane, x, y), rows(dy, features_),
                                    dx ? rows(dx, features_) : rows(dy, features_), lane.gradient(gamma_),
                                    lane.accumulate);
+        sum_over_positions(lane, split_, gamma_);
         lane.gradients_done(gamma_);
     }
     void add_work(Work& work, std::int64_t samples, bool) const override {
@@ -191,7 +203,8 @@ private:
     }
 
     LayerSpec spec_;
-    std::int64_t features_ = 0, rows_ = 0;  // rows per sample
+    bool split_ = false;                    // the positions are, over the tensor group
+    std::int64_t features_ = 0, rows_ = 0;  // rows per sample, here
     float eps_ = 0;
     ParameterId gamma_ = -1;  // [C]
     TensorId inv_rms_ = -1;   // [N·rows]

@@ -96,15 +96,17 @@ Work Sequence::work_of(int i, std::int64_t samples) const {
 
 /// Tensor parallelism: two layers that can split, with nothing but element-wise ones between them, leave
 /// the features split on the way; the model's last one leaves them split where the loss can take them so.
+/// Where positions are split, the last one is nobody's partner: as that it would give a part of them.
 void Sequence::deal_features(ModelPlan& plan) {
     const auto splits = [&](std::size_t i) { return children_[i].layer->splits(); };
     const std::size_t count = children_.size();
+    const std::size_t partners = plan.sequence && plan.split_output ? count - 1 : count;
     bool output_split = false;
     for (std::size_t i = 0; plan.group.size() > 1 && i < count; ++i) {
         if (!splits(i)) continue;
         std::size_t partner = i + 1;
         while (partner < count && children_[partner].layer->passes_split()) ++partner;
-        if (partner < count && children_[partner].layer->takes_split()) {
+        if (partner < partners && children_[partner].layer->takes_split()) {
             children_[i].layer->set_features(Features::whole, Features::split);
             for (std::size_t between = i + 1; between < partner; ++between)
                 children_[between].layer->set_features(Features::split, Features::split);

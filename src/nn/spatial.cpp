@@ -66,18 +66,24 @@ public:
         if (in.rank() != (sequence_ ? 2 : 3))
             spec_.refuse(std::string("needs ") + (sequence_ ? "a sequence of vectors" : "images") +
                          ", but gets " + in.text());
-        plan.workspace.next_tick();
-        // Positions of a sequence lie as the pixels of an image one pixel wide.
-        const std::int64_t channels = sequence_ ? in[1] : in[0], h = sequence_ ? in[0] : in[1],
-                           w = sequence_ ? 1 : in[2];
+        const int tick = plan.workspace.next_tick();
+        // Positions of a sequence lie as the pixels of an image one pixel wide; all of them on every rank.
+        positions_ = split_positions(plan, in);
+        const std::int64_t channels = sequence_ ? in[1] : in[0], w = sequence_ ? 1 : in[2];
+        const std::int64_t h = positions_ > 0 ? positions_ : sequence_ ? in[0] : in[1];
+        forward_.plan(plan, in, h * w, channels, forward_at(tick), false);
+        backward_.plan(plan, in, h * w, channels, backward_at(tick), false);
         window_ = {.c = channels, .h = h, .w = w, .out = channels, .kernel_h = h, .kernel_w = w};
         return sequence_ ? Shape{channels} : Shape{channels, 1, 1};
     }
     void forward(LaneContext& lane, View x, View y) const override {
-        lane.ops->pool_forward(Pool::average, of(lane), x, y, {});
+        lane.ops->pool_forward(Pool::average, of(lane), positions_ > 0 ? forward_.whole(lane, x) : x, y, {});
     }
     void backward(LaneContext& lane, View, View, View dy, View dx) const override {
-        if (dx) lane.ops->pool_backward(Pool::average, of(lane), dy, {}, dx);
+        if (!dx) return;
+        const View whole = positions_ > 0 ? backward_.room(lane, dx.dtype) : dx;
+        lane.ops->pool_backward(Pool::average, of(lane), dy, {}, whole);
+        if (positions_ > 0) take_positions(lane, whole, positions_, window_.c, dx);
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
         work.move(window_.c * window_.h * window_.w, samples, first ? 1 : 2);
@@ -91,6 +97,8 @@ private:
     }
     LayerSpec spec_;
     bool sequence_;
+    std::int64_t positions_ = 0;  // of the whole sequence, where it is split over the tensor group
+    GroupEdge forward_, backward_;
     Window window_;
 };
 
@@ -101,19 +109,26 @@ public:
     explicit Flatten(const LayerSpec& spec) { spec.allow({}); }
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
-        plan.workspace.next_tick();
+        const int tick = plan.workspace.next_tick();
         in_ = in;
-        return {in.count()};
+        positions_ = split_positions(plan, in);
+        if (positions_ == 0) return {in.count()};
+        gather_.plan(plan, in, positions_, in[1], forward_at(tick), false);
+        return {positions_ * in[1]};
     }
     void forward(LaneContext& lane, View x, View y) const override {
-        if (reorders())
+        if (positions_ > 0)
+            lane.ops->copy(gather_.whole(lane, x), rows(y, in_[1]));
+        else if (reorders())
             lane.ops->to_channels_first(x, {y.data, y.dtype, x.shape});
         else
             lane.ops->copy(x, y);
     }
     void backward(LaneContext& lane, View x, View, View dy, View dx) const override {
         if (!dx) return;
-        if (reorders())
+        if (positions_ > 0)
+            take_positions(lane, dy, positions_, in_[1], dx);
+        else if (reorders())
             lane.ops->to_channels_last({dy.data, dy.dtype, x.shape}, dx);
         else
             lane.ops->copy(dy, dx);
@@ -125,6 +140,8 @@ public:
 private:
     bool reorders() const { return in_.rank() == 3 && in_[0] > 1 && in_[1] * in_[2] > 1; }
     Shape in_;
+    std::int64_t positions_ = 0;  // of the whole sequence, where it is split over the tensor group
+    GroupEdge gather_;
 };
 
 /// Images to sequences: the pixels, row by row, become positions, the channels their features. Channels-last
@@ -135,13 +152,22 @@ public:
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
         if (in.rank() != 3) spec_.refuse("needs images, but gets " + in.text());
-        plan.workspace.next_tick();
+        const int tick = plan.workspace.next_tick();
         elements_ = in.count();
-        return {in[1] * in[2], in[0]};
+        width_ = in[0];
+        const Shape out = begin_sequence(spec_, plan, {in[1] * in[2], in[0]});
+        positions_ = split_positions(plan, out);
+        gather_.plan(plan, out, in[1] * in[2], in[0], backward_at(tick), false);
+        return out;
     }
-    void forward(LaneContext& lane, View x, View y) const override { lane.ops->copy(x, y); }
+    void forward(LaneContext& lane, View x, View y) const override {
+        if (positions_ > 0)
+            take_positions(lane, x, positions_, width_, y);
+        else
+            lane.ops->copy(x, y);
+    }
     void backward(LaneContext& lane, View, View, View dy, View dx) const override {
-        if (dx) lane.ops->copy(dy, dx);
+        if (dx) lane.ops->copy(gather_.whole(lane, dy), rows(dx, width_));
     }
     void add_work(Work& work, std::int64_t samples, bool first) const override {
         work.move(elements_, samples, first ? 2 : 4);
@@ -149,7 +175,9 @@ public:
 
 private:
     LayerSpec spec_;
-    std::int64_t elements_ = 0;
+    std::int64_t elements_ = 0, width_ = 0;
+    std::int64_t positions_ = 0;  // of the whole sequence, where it is split over the tensor group
+    GroupEdge gather_;
 };
 
 }  // namespace

@@ -77,8 +77,10 @@ void deal_layers(const Config& config, std::int64_t outputs, const ModelOptions&
 
 void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
     const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
-    ModelOptions options{
-        .max_samples = largest, .compute = compute_type(config), .group = TensorGroup(runtime.mesh.tensor())};
+    ModelOptions options{.max_samples = largest,
+                         .compute = compute_type(config),
+                         .group = TensorGroup(runtime.mesh.tensor()),
+                         .sequence = config.parallel.sequence};
     deal_layers(config, outputs, options, parts);
     options.chunks = chunks_of(*parts.pipeline, parts.stages);
     parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),

@@ -164,7 +164,6 @@ void check_config(const Config& c) {
         refuse_when(wanted, key + ": announced, but not built in this version");
     };
     not_built(c.parallel.zero > 0, "parallel.zero");
-    not_built(c.parallel.sequence, "parallel.sequence");
     not_built(c.run.devices > 1, "run.devices");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +

@@ -238,6 +238,7 @@ void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineActio
         const int chunk = action.chunk;
         pipeline.settle(slot_of(action));
         LaneContext lane = context(worker, batch, action);
+        lane.last = last;
         if (last) lane.finished = [this](std::int64_t offset) { parts_.reducer.finished_below(offset); };
         if (pipeline.last(chunk)) {
             const double scale = request.scale / static_cast<double>(request.batch_samples);

@@ -199,6 +199,10 @@ void Trainer::say_what_starts() {
              config_.train.precision + " on " + runtime_.device.name());
     if (runtime_.mesh.model().size() > 1)
         for (const std::string& line : mesh_table(runtime_, parts_)) log.info(line);
+    if (config_.parallel.sequence)
+        log.info(runtime_.mesh.tensor().size() > 1
+                     ? "sequence parallelism: each rank of a tensor group has its part of the positions"
+                     : "parallel.sequence=true changes nothing where parallel.tensor=1");
     if (staged())
         log.info("pipeline: " + config_.parallel.schedule + ", " +
                  count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +

@@ -56,6 +56,7 @@ struct LaneContext {
     std::byte* workspace = nullptr;
     bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
     bool accumulate = false;  ///< add to the gradients that earlier lanes left there
+    bool last = false;        ///< no lane with samples follows on this rank in this step
     TensorGroup group{};
     std::uint64_t seed = 0;
     std::int64_t step = 0;            ///< attempted updates so far: the dropout key
@@ -91,6 +92,8 @@ struct ModelPlan {
     DType compute = DType::f32;  ///< of activations, their gradients and the operands of products
     TensorGroup group{};
     std::int64_t split_width = 0;  ///< whole width of the features that the last layer has left split
+    bool sequence = false;         ///< between layers each rank of the group has its part of the positions
+    std::int64_t positions = 0;    ///< then: of the whole sequence; set by the layer that begins it
     struct Tied {
         ParameterId weight = -1;
         std::int64_t vocab = 0, dim = 0;

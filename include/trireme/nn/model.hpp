@@ -28,6 +28,7 @@ struct ModelOptions {
     std::int64_t max_samples = 1;  ///< of a lane
     DType compute = DType::f32;    ///< what layers compute in: float32, bfloat16, float16
     TensorGroup group{};           ///< the ranks that split each layer
+    bool sequence = false;         ///< they also split the positions of sequences between layers
     /// The layers that this rank has, as intervals of them, chunk after chunk; empty: all. The rest of the
     /// model is planned, but takes no memory.
     std::vector<Range> chunks{};
@@ -89,6 +90,7 @@ private:
     bool is_first(int chunk) const;
     bool is_last(int chunk) const;
     const Range& layers_of(int chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
+    void check_sequence(const ModelPlan& plan) const;
     void plan_ends(ModelPlan& plan);
     Shape local_output(const LaneContext& lane) const;  ///< [N, output...] of this rank
     /// The inputs in the compute type: x itself, or what forward() made of it.
