@@ -10,6 +10,7 @@
 #include "trireme/tensor/device.hpp"
 
 using namespace trireme;
+using namespace trireme::testing;
 
 namespace {
 
