@@ -75,41 +75,30 @@ public:
         : world_(runtime.mesh.world()),
           threads_(choose_threads(config, runtime.threads, my_lanes)),
           optimizer_(make_optimizer(optimizer_options(config))),
-          update_(*optimizer_, model.table(), optimizer_options(config),
-                  runtime.mesh.model().size() > 1 ? &runtime.mesh.model() : nullptr),
-          arena_(runtime.device, model.table(),
-                 {.state_names = optimizer_->state_names(),
-                  .compute = compute_type(config),
-                  .average = config.train.ema > 0}),
-          runner_(runtime.device, model, arena_, threads_.workers, threads_.threads, pipeline.slots(),
+          state_(runtime.mesh.data(), runtime.device, model.table(),
+                 state_options(config, all_lanes, my_lanes)),
+          update_(*optimizer_, model.table(), optimizer_options(config), &norms(runtime),
+                  state_.sharding.pieces().updated),
+          runner_(runtime.device, model, *state_.weights, threads_.workers, threads_.threads,
+                  pipeline.slots(),
                   [this](std::unique_ptr<Ops> ops) {
                       return make_timed_ops(std::move(ops), times_.emplace_back());
                   }),
-          reducer_(make_reducer(
-              runtime.mesh.data(), runtime.device, model.table(), arena_,
-              {.lanes = all_lanes,
-               .my_lanes = my_lanes,
-               .workers = threads_.workers,
-               .reproducible = config.train.reduction == "reproducible",
-               .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
-               .overlap = config.parallel.overlap == "on",
-               .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))})),
-          sums_(model.table(), runtime.mesh.pipeline()),
+          sums_(model.table(), runtime.mesh.pipeline(), state_.sharding.pieces().updated),
           step_({.world = world_,
-                 .model = runtime.mesh.model(),
+                 .norms = norms(runtime),
                  .pipeline = pipeline,
                  .runner = runner_,
-                 .arena = arena_,
+                 .state = state_,
                  .update = update_,
-                 .reducer = *reducer_,
                  .sums = sums_},
                 all_lanes,
                 {.clip_norm = config.train.clip_norm,
                  .reports = runtime.mesh.tensor().rank() == 0,
                  .may_skip = scaler_options(config).enabled,
                  .average_decay = config.train.ema}) {
-        model.initialize(runner_.ops(), arena_.weights, 1);
-        runner_.use(arena_.weights);
+        model.initialize(runner_.ops(), state_.arena.weights, 1);
+        runner_.use(WeightKind::current);
     }
 
     Parts run(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
@@ -133,13 +122,26 @@ public:
     Ops& ops() { return runner_.ops(); }
     const LaneThreads& threads() const { return threads_; }
     /// Bytes that the optimizer moves for each weight: the gradient in; weight, moments and average in and
-    /// out; the rounded copy out.
+    /// out; the rounded copy out. Where ranks share the work, each one's share.
     double update_bytes() const {
-        const std::size_t columns = 1 + arena_.states.size() + (arena_.average ? 1 : 0);
-        return static_cast<double>(4 * (1 + 2 * columns) + (arena_.low ? size_of(arena_.low->dtype()) : 0));
+        const Arena& arena = state_.arena;
+        const std::size_t columns = 1 + arena.states.size() + (arena.average ? 1 : 0);
+        const int sharers = state_.sharding.stage() > 0 ? state_.sharding.ranks() : 1;
+        return static_cast<double>(4 * (1 + 2 * columns) + (arena.low ? size_of(arena.low->dtype()) : 0)) /
+               sharers;
     }
 
 private:
+    TrainingStateOptions state_options(const Config& config, std::int64_t all_lanes, Range my_lanes) const {
+        TrainingStateOptions options = training_state_options(config, *optimizer_);
+        options.reducer.lanes = all_lanes;
+        options.reducer.my_lanes = my_lanes;
+        options.reducer.workers = threads_.workers;
+        return options;
+    }
+    Communicator& norms(Runtime& runtime) const {
+        return state_.sharding.stage() > 0 ? world_ : runtime.mesh.model();
+    }
     Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
         for (OpTimes& times : times_) times = {};
         const Stopwatch watch;
@@ -161,10 +163,9 @@ private:
     LaneThreads threads_;
     std::deque<OpTimes> times_;
     std::unique_ptr<Optimizer> optimizer_;
+    TrainingState state_;
     UpdatePass update_;
-    Arena arena_;
     LaneRunner runner_;
-    std::unique_ptr<GradientReducer> reducer_;
     GradientSums sums_;
     TrainStep step_;
     std::int64_t updates_ = 0;

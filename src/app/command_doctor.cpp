@@ -42,25 +42,30 @@ private:
 void show_ranks(Runtime& runtime, Findings& findings) {
     const Session& session = runtime.session;
     Communicator& world = runtime.session.world();
-    const std::string mine = std::to_string(session.rank()) + "\t" + session.host() + "\t" +
-                             std::to_string(session.local_rank()) + " of " +
-                             std::to_string(session.local_size()) + "\t" + std::to_string(getpid()) + "\t" +
-                             std::to_string(session.allowed_cores()) + "\t" +
-                             std::to_string(runtime.threads) + "\t" + runtime.device.name();
-    Table table("><<>>><");
-    table.add({"rank", "host", "local rank", "pid", "cores", "threads", "device"});
+    const int devices = session.devices();
+    const std::string which =
+        devices > 1 ? " " + std::to_string(session.device()) + " of " + std::to_string(devices) : "";
+    const std::string mine =
+        std::to_string(session.rank()) + "\t" + session.host() + "\t" + std::to_string(session.local_rank()) +
+        " of " + std::to_string(session.local_size()) + "\t" + std::to_string(session.process()) + "\t" +
+        std::to_string(getpid()) + "\t" + std::to_string(session.allowed_cores()) + "\t" +
+        std::to_string(runtime.threads) + "\t" + runtime.device.name() + which;
+    Table table("><<>>>><");
+    table.add({"rank", "host", "local rank", "process", "pid", "cores", "threads", "device"});
     for (const std::string& row : gather_texts(world, mine)) table.add(split(row, '\t'));
-    findings.say("launch: " + std::to_string(world.size()) + (world.size() == 1 ? " rank\n" : " ranks\n") +
+    findings.say("launch: " + count_text(world.size(), "rank") +
+                 (devices > 1 ? ", " + std::to_string(devices) + " devices in each process" : "") + "\n" +
                  table.text() + "\n");
     findings.say("MPI: " + mpi_version() + ", thread level multiple, communicator " + world.backend() + "\n");
 
-    const int most_threads = all_reduce_value(runtime.session.local(), runtime.threads);
+    // Processes that are bound to cores of their own are looked at one by one, the others by node.
     const int most_cores = all_reduce_value(runtime.session.local(), session.allowed_cores(), Reduce::max);
-    const int crowded =
-        all_reduce_value(world, most_threads > most_cores && session.local_size() > 1 ? 1 : 0);
-    const bool bound = session.allowed_cores() == 1 && session.local_size() > 1;
-    if (crowded > 0 && all_reduce_value(world, bound ? 1 : 0) == 0)
-        findings.note("more compute threads than cores: " + std::to_string(most_threads) + " threads on " +
+    const bool bound = session.allowed_cores() == 1 && session.local_size() > devices;
+    const int node_threads = all_reduce_value(runtime.session.local(), runtime.threads);
+    const int threads = bound ? devices * runtime.threads : node_threads;
+    const bool crowded = threads > most_cores && session.local_size() > 1;
+    if (all_reduce_value(world, crowded ? 1 : 0) > 0)
+        findings.note("more compute threads than cores: " + std::to_string(threads) + " threads on " +
                       std::to_string(most_cores) + " cores of " + session.host() +
                       "; start fewer ranks, or set run.threads");
 }
@@ -134,14 +139,43 @@ bool all_to_all_is_exact(Communicator& world, std::int64_t count) {
     return true;
 }
 
+/// Each rank gets the sums of its part.
+bool reduce_scatter_is_exact(Communicator& world, std::int64_t count) {
+    const int ranks = world.size();
+    std::vector<float> all = known_values<float>(world.rank(), count);
+    std::vector<Range> parts;
+    for (int q = 0; q < ranks; ++q) parts.push_back(part_of({0, count}, ranks, q));
+    const Range mine = parts[static_cast<std::size_t>(world.rank())];
+    std::vector<float> sums(static_cast<std::size_t>(mine.size()));
+    world.reduce_scatter(view_over(all), parts, view_over(sums), Reduce::sum);
+    const std::int64_t factor = std::int64_t{ranks} * (ranks + 1) / 2;
+    for (std::int64_t i = mine.begin; i < mine.end; ++i)
+        if (sums[static_cast<std::size_t>(i - mine.begin)] != static_cast<float>(i % 97 * factor))
+            return false;
+    return true;
+}
+
+/// Round a ring, each rank to the next.
+bool messages_are_exact(Communicator& world, std::int64_t count) {
+    const int ranks = world.size(), before = (world.rank() + ranks - 1) % ranks;
+    std::vector<float> sent = known_values<float>(world.rank(), count), received(sent.size());
+    const Communicator::Ticket ticket = world.post(view_over(sent), (world.rank() + 1) % ranks, 1);
+    world.receive(view_over(received), before, 1);
+    world.wait(ticket);
+    return received == known_values<float>(before, count);
+}
+
 void check_collectives(Communicator& world, Findings& findings) {
-    bool reduce = true, wide = true, broadcast = true, gather = true, exchange = true;
+    bool reduce = true, wide = true, broadcast = true, gather = true, exchange = true, scatter = true,
+         messages = true;
     for (const std::int64_t count : sizes) {
         reduce = all_reduce_is_exact<float>(world, count) && reduce;
         wide = all_reduce_is_exact<std::int64_t>(world, count) && wide;
         broadcast = broadcast_is_exact(world, count) && broadcast;
         gather = all_gather_is_exact(world, count) && gather;
         exchange = all_to_all_is_exact(world, count) && exchange;
+        scatter = reduce_scatter_is_exact(world, count) && scatter;
+        messages = messages_are_exact(world, count) && messages;
     }
     findings.say("\ncollectives of 0, 1, 7, 1009 and 65536 elements against their exact results\n");
     findings.check("all-reduce of float32", reduce);
@@ -149,6 +183,8 @@ void check_collectives(Communicator& world, Findings& findings) {
     findings.check("broadcast from the first and the last rank", broadcast);
     findings.check("all-gather", gather);
     findings.check("all-to-all", exchange);
+    findings.check("reduce-scatter", scatter);
+    findings.check("messages round a ring", messages);
 }
 
 /// Time of one all-reduce, and the bus bandwidth: each rank has to send and to receive 2(n-1)/n times the
@@ -257,7 +293,9 @@ Command doctor_command() {
         .arguments = "[run.ini] [--dir=DIR] [--section.key=value ...]",
         .summary = "checks the launch: ranks, binding, collectives, bandwidth, parallel HDF5",
         .help =
-            "To be started exactly as the training will be. Shows every rank with its host and cores, "
+            "To be started exactly as the training will be. Shows every rank with its host, process, cores "
+            "and "
+            "device, "
             "compares the collectives with exact results, measures the all-reduce, and writes and reads one "
             "file from all ranks. Exit status 1 when anything is wrong.",
         .options = {{"dir", "DIR",

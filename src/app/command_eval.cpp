@@ -38,15 +38,20 @@ int run(Runtime& runtime, const CommandLine& line, const Config& given) {
 Command eval_command() {
     return {
         .name = "eval",
-        .arguments = "CHECKPOINT.h5|RUN.ini|RUN_DIR [--data=PATTERN] [--json] [--section.key=value ...]",
+        .arguments =
+            "CHECKPOINT.h5|RUN.ini|RUN_DIR|FILE.safetensors RUN.ini [--data=PATTERN] [--json] "
+            "[--section.key=value ...]",
         .summary = "one checkpoint on one data set: loss, accuracy or error, count",
         .help =
             "Counts every sample exactly once, on any number of ranks. A run directory, or the configuration "
             "file of a run, stands for its best checkpoint, or the newest one where there is no best. Model "
-            "and normalisation come from the checkpoint; keys of the configuration may be changed.",
+            "and normalisation come from the checkpoint; keys of the configuration may be changed. Weights "
+            "from a "
+            "safetensors file need a second argument: a configuration that describes their model, or a run "
+            "directory with one.",
         .options = {data_option(), {"json", "", "Print one JSON object."}},
         .least_arguments = 1,
-        .most_arguments = 1,
+        .most_arguments = 2,
         .takes_keys = true,
         .run = run,
     };

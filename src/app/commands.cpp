@@ -4,8 +4,9 @@ namespace trireme::app {
 
 const std::vector<Command>& commands() {
     static const std::vector<Command> table = {import_command(),  train_command(),    eval_command(),
-                                               predict_command(), generate_command(), info_command(),
-                                               doctor_command(),  bench_command(),    sweep_command()};
+                                               predict_command(), generate_command(), export_command(),
+                                               report_command(),  info_command(),     doctor_command(),
+                                               bench_command(),   sweep_command()};
     return table;
 }
 
@@ -16,7 +17,7 @@ const Command* find_command(const std::string& name) {
 }
 
 const std::vector<std::string>& announced_commands() {
-    static const std::vector<std::string> names = {"plan", "export"};
+    static const std::vector<std::string> names = {"plan"};
     return names;
 }
 

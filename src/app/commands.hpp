@@ -36,6 +36,8 @@ Command train_command();
 Command eval_command();
 Command predict_command();
 Command generate_command();
+Command export_command();
+Command report_command();
 Command info_command();
 Command doctor_command();
 Command bench_command();

@@ -1,11 +1,16 @@
 // The way in and the only way out: reads the command line, joins MPI, builds what commands run on, and turns
-// errors into one message and an exit status.
+// errors into one message and an exit status. With run.devices the process is as many ranks, a thread each.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "app/commands.hpp"
 #include "app/help.hpp"
@@ -24,27 +29,35 @@ void complain(const std::string& message) {
     std::fflush(stderr);
 }
 
+/// The right to the last word of this process: whoever takes it speaks and ends the job, so that no other
+/// thread has a second message or another status.
+using LastWord = std::mutex;
+
 /// An error that only this rank knows of: the others may wait for it for ever, so the job ends here.
-int alone_with(Session& session, Status status, const std::string& message) {
-    const std::string who = session.size() > 1 ? "rank " + std::to_string(session.rank()) + ": " : "";
-    complain(who + message);
-    if (session.size() > 1) session.abort(static_cast<int>(status));
+int alone_with(Session& session, LastWord& last_word, Status status, const std::string& message) {
+    if (session.size() > 1) {
+        last_word.lock();
+        complain("rank " + std::to_string(session.rank()) + ": " + message);
+        session.abort(static_cast<int>(status));
+    }
+    complain(message);
     return static_cast<int>(status);
 }
 
 /// Runs `action`; what it throws becomes one message and a status. Everything that other ranks may wait for
 /// has to be built outside of it.
-int guarded(Session& session, const std::function<int()>& action) {
+int guarded(Session& session, LastWord& last_word, const std::function<int()>& action) {
     try {
         return action();
     } catch (const Error& error) {
-        if (error.scope() == Scope::one_rank) return alone_with(session, error.status(), error.what());
+        if (error.scope() == Scope::one_rank)
+            return alone_with(session, last_word, error.status(), error.what());
         if (session.rank() == 0) complain(error.what());
         return static_cast<int>(error.status());
     } catch (const std::bad_alloc&) {
-        return alone_with(session, Status::failed, "out of memory");
+        return alone_with(session, last_word, Status::failed, "out of memory");
     } catch (const std::exception& error) {
-        return alone_with(session, Status::failed, error.what());
+        return alone_with(session, last_word, Status::failed, error.what());
     }
 }
 
@@ -63,13 +76,35 @@ std::optional<int> answered(const CommandLine& line) {
     return line.help || line.version || line.markdown ? 0 : static_cast<int>(Status::bad_usage);
 }
 
-int run_command(Session& session, const Command& command, const CommandLine& line) {
-    if (command.across_ranks) check_launch(session);
-    const std::string ini = command.reads_ini && !line.arguments.empty() ? line.arguments.front() : "";
-    const Config config = resolve_config(session.world(), ini, line.settings);
+/// What the ranks of this process run.
+struct Job {
+    const Command& command;
+    const CommandLine& line;
+    const Config& config;
+    LastWord& last_word;
+};
 
+void warn_of_crowding(const Session& session, const Device& device, const Log& log) {
+    constexpr int usual_most = 64;
+    const int devices = session.devices();
+    const std::string these = "run.devices=" + std::to_string(devices);
+    const char* binding = std::getenv("OMP_PROC_BIND");
+    if (device.host_memory() && binding != nullptr && *binding != '\0' && std::string(binding) != "false")
+        log.warning("OMP_PROC_BIND=" + std::string(binding) + " binds the threads of all devices of " +
+                    these + " to the same cores; unset it");
+    if (device.host_memory() && devices > session.allowed_cores())
+        log.warning(these + " is more than the cores that the process may use, " +
+                    std::to_string(session.allowed_cores()) + ": they take turns");
+    else if (devices > usual_most)
+        log.warning(these + " is more than " + std::to_string(usual_most) +
+                    " in one process; more processes with fewer devices each may be faster");
+}
+
+int run_rank(Session& session, const Job& job) {
+    const Config& config = job.config;
     const Log log(session.rank(), log_level_from(config.run.log));
     const std::unique_ptr<Device> device = make_device(config.run.device);
+    if (session.devices() > 1) warn_of_crowding(session, *device, log);
     Mesh mesh(session.world(), static_cast<int>(config.parallel.tensor),
               static_cast<int>(config.parallel.pipeline));
     if (!config.parallel.allow_spread) mesh.require_tensor_on_one_node(session.local());
@@ -79,7 +114,42 @@ int run_command(Session& session, const Command& command, const CommandLine& lin
                     .log = log,
                     .threads = config.run.threads > 0 ? config.run.threads : session.core_share(),
                     .stop_requested = stop_signal_seen};
-    return guarded(session, [&] { return command.run(runtime, line, config); });
+    return guarded(session, job.last_word, [&] { return job.command.run(runtime, job.line, config); });
+}
+
+/// Each device is a rank with a thread of its own; the first is this thread. The status is the first that is
+/// not 0.
+int run_devices(Session& process, const Job& job) {
+    const auto devices = static_cast<int>(job.config.run.devices);
+    const std::vector<std::unique_ptr<Session>> sessions = process.per_device(devices);
+    std::vector<int> statuses(sessions.size());
+    const auto be_rank = [&](std::size_t device) {
+        Session& session = *sessions[device];
+        statuses[device] = guarded(session, job.last_word, [&] { return run_rank(session, job); });
+    };
+    std::vector<std::thread> others;
+    // A thread that cannot be had ends the job: those that run already wait for it.
+    guarded(*sessions.front(), job.last_word, [&] {
+        for (std::size_t device = 1; device < sessions.size(); ++device) others.emplace_back(be_rank, device);
+        return 0;
+    });
+    be_rank(0);
+    for (std::thread& thread : others) thread.join();
+    const auto failed =
+        std::find_if(statuses.begin(), statuses.end(), [](int status) { return status != 0; });
+    return failed != statuses.end() ? *failed : 0;
+}
+
+int run_command(Session& session, const Command& command, const CommandLine& line, LastWord& last_word) {
+    if (command.across_ranks) check_launch(session);
+    const std::string ini = command.reads_ini && !line.arguments.empty() ? line.arguments.front() : "";
+    const Config config = resolve_config(session.world(), ini, line.settings);
+    constexpr std::int64_t most_devices = 4096;
+    if (config.run.devices > most_devices)
+        throw usage_error("run.devices=" + std::to_string(config.run.devices) + ": expected at most " +
+                          std::to_string(most_devices));
+    const Job job{command, line, config, last_word};
+    return config.run.devices > 1 ? run_devices(session, job) : run_rank(session, job);
 }
 
 int start(int argc, char** argv) {
@@ -97,9 +167,10 @@ int start(int argc, char** argv) {
     if (command != nullptr && command->heeds_signals) note_stop_signals();
 
     Session session(argc, argv);
-    return guarded(session, [&] {
+    LastWord last_word;
+    return guarded(session, last_word, [&] {
         if (wrong) throw Error(*wrong);
-        return run_command(session, *command, line);
+        return run_command(session, *command, line, last_word);
     });
 }
 

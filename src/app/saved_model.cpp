@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/text.hpp"
+#include "train/safetensors.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/comm/agree.hpp"
@@ -12,7 +13,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The run directory that an argument stands for; empty where it is a checkpoint itself. Rank 0 looks.
+/// The configuration of a model whose weights came without one.
+Config config_beside(Runtime& runtime, const CommandLine& line, const Config& given) {
+    if (line.arguments.size() < 2)
+        throw usage_error(line.arguments.front() +
+                          " holds weights alone: name their model's configuration as well, `trireme " +
+                          line.command + " FILE.safetensors RUN.ini`");
+    Communicator& world = runtime.session.world();
+    const std::string& argument = line.arguments[1];
+    const std::string dir = argument.ends_with(".ini") ? "" : run_directory(world, argument);
+    Config config = resolve_config(world, dir.empty() ? argument : dir + "/config.ini", line.settings);
+    config.run = given.run;
+    return config;
+}
+
+}  // namespace
+
 std::string run_directory(Communicator& world, const std::string& argument) {
     if (argument.ends_with(".ini")) {
         const std::string dir = resolve_config(world, argument, {}).run.dir;
@@ -21,8 +37,6 @@ std::string run_directory(Communicator& world, const std::string& argument) {
     const bool is_directory = world.rank() == 0 && fs::is_directory(argument);
     return broadcast_value(world, is_directory ? 1 : 0) != 0 ? argument : "";
 }
-
-}  // namespace
 
 std::string find_checkpoint(Runtime& runtime, const std::string& argument) {
     Communicator& world = runtime.session.world();
@@ -58,8 +72,16 @@ Config saved_config(Runtime& runtime, const CommandLine& line, const Config& giv
 
 SavedModel find_saved_model(Runtime& runtime, const CommandLine& line, const Config& given) {
     SavedModel model;
-    model.checkpoint = find_checkpoint(runtime, line.arguments.front());
-    model.config = saved_config(runtime, line, given, model.checkpoint);
+    if (is_safetensors(line.arguments.front())) {
+        model.checkpoint = line.arguments.front();
+        model.config = config_beside(runtime, line, given);
+    } else {
+        if (line.arguments.size() > 1)
+            throw usage_error("unexpected argument " + line.arguments[1] + ": " + line.arguments.front() +
+                              " brings its configuration along; change it by --section.key=value");
+        model.checkpoint = find_checkpoint(runtime, line.arguments.front());
+        model.config = saved_config(runtime, line, given, model.checkpoint);
+    }
 
     const auto& data = model.config.data;
     model.data = line.option("data", data.test.empty() ? data.valid : data.test);

@@ -2,19 +2,23 @@
 
 #include <signal.h>
 
+#include <atomic>
+
 namespace trireme::app {
 namespace {
 
-// The one variable of the program that changes: a signal handler can reach nothing else.
-volatile sig_atomic_t stop_seen = 0;
+// The one variable of the program that changes: a signal handler can reach nothing else. All threads look at
+// it, and the signal comes to any.
+std::atomic<bool> stop_seen = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not wait");
 
 extern "C" void note_stop(int) {
-    stop_seen = 1;
+    stop_seen = true;
 }
 
 // Ctrl-C: stop in order; a second one ends at once.
 extern "C" void note_interrupt(int) {
-    stop_seen = 1;
+    stop_seen = true;
     signal(SIGINT, SIG_DFL);
 }
 
@@ -39,7 +43,7 @@ void ignore_broken_pipes() {
 }
 
 bool stop_signal_seen() {
-    return stop_seen != 0;
+    return stop_seen;
 }
 
 }  // namespace trireme::app

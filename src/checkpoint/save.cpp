@@ -73,7 +73,8 @@ struct Piece {
     Range mine;           ///< the elements of the local part that this rank writes of a shared one
 };
 
-/// What a rank holds of an item: a slice along an axis, and an interval of the slice's elements.
+/// What a rank holds of an item: a slice along an axis, and an interval of the slice's elements. Nothing of
+/// what another rank counts: copies may be cut into other intervals there.
 struct Holding {
     std::int64_t axis = 0, begin = 0, end = 0, from = 0, to = 0;
     friend auto operator<=>(const Holding&, const Holding&) = default;
@@ -81,7 +82,7 @@ struct Holding {
 
 Holding holding_of(const Item& item) {
     const Shape& shape = item.parameter->shape;
-    if (item.local.empty() && shape.count() > 0) return {};
+    if ((item.local.empty() && shape.count() > 0) || !item.parameter->counted) return {};
     const Slice slice = item.parameter->slice.value_or(Slice{0, {0, shape.rank() > 0 ? shape[0] : 1}});
     return {slice.axis, slice.range.begin, slice.range.end, item.local.begin, item.local.end};
 }

@@ -37,12 +37,23 @@ public:
     void wait(Ticket ticket) override;
     std::unique_ptr<Communicator> split(int colour, int key) override;
 
+    /// A group of these ranks, in this order, of which this is one. Collective among them alone.
+    std::unique_ptr<MpiCommunicator> subset(std::span<const int> ranks) const;
+    /// The largest tag of a message.
+    int largest_tag() const;
+    /// From now on no call blocks within MPI: the caller looks again and again, and offers the core to other
+    /// threads in between. For processes several of whose threads communicate.
+    void poll_from_now_on() { polls_ = true; }
+
 private:
+    template <class Begin>
+    int polled(const Begin& begin) const;
     void check(int code, const char* operation, std::size_t bytes) const;
 
     MPI_Comm comm_;
     bool owned_;
     int rank_ = 0, size_ = 1;
+    bool polls_ = false;
     std::vector<int> counts_[2], offsets_[2];  ///< kept so that a steady step allocates nothing
     std::vector<MPI_Request> posted_;          ///< by ticket; null where it may be given out
 };

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "comm/mpi_communicator.hpp"
+#include "comm/team_communicator.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 #include "trireme/comm/agree.hpp"
@@ -55,6 +55,8 @@ Session::Session(int& argc, char**& argv)
     auto world = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
     local_ = split_by_node(*world);
     world_ = std::move(world);
+    process_ = world_->rank();
+    processes_ = world_->size();
 
     // Ranks that may run on the same cores share them: a core that k ranks of the node may use counts 1/k.
     const std::vector<std::int32_t> mine = allowed_core_map();
@@ -70,6 +72,36 @@ Session::Session(int& argc, char**& argv)
     core_share_ = std::max(1, static_cast<int>(share + 1e-6));
 }
 
+Session::Session(const Session& process, int device, std::unique_ptr<Communicator> world,
+                 std::unique_ptr<Communicator> local, int devices)
+    : world_(std::move(world)),
+      local_(std::move(local)),
+      host_(process.host_),
+      process_(process.process_),
+      processes_(process.processes_),
+      device_(device),
+      devices_(devices),
+      allowed_cores_(process.allowed_cores_),
+      core_share_(std::max(1, process.core_share_ / devices)),
+      owns_mpi_(false) {}
+
+std::vector<std::unique_ptr<Session>> Session::per_device(int devices) {
+    const int least = all_reduce_value(*world_, devices, Reduce::min),
+              most = all_reduce_value(*world_, devices, Reduce::max);
+    if (least != most)
+        throw usage_error("the processes are to drive from " + std::to_string(least) + " to " +
+                          std::to_string(most) + " devices; expected as many in each");
+    auto world = make_team(dynamic_cast<MpiCommunicator&>(*world_), devices);
+    auto local = make_team(dynamic_cast<MpiCommunicator&>(*local_), devices);
+    std::vector<std::unique_ptr<Session>> sessions;
+    for (int device = 0; device < devices; ++device) {
+        const auto at = static_cast<std::size_t>(device);
+        sessions.emplace_back(
+            new Session(*this, device, std::move(world[at]), std::move(local[at]), devices));
+    }
+    return sessions;
+}
+
 Session::~Session() {
     // With an exception on its way other ranks may wait in a collective; finalizing would wait with them.
     if (std::uncaught_exceptions() > uncaught_at_start_) return;
@@ -79,8 +111,8 @@ Session::~Session() {
 }
 
 void Session::abort(int status) noexcept {
-    MPI_Abort(MPI_COMM_WORLD, status);
-    std::_Exit(status);
+    if (processes_ > 1) MPI_Abort(MPI_COMM_WORLD, status);
+    std::_Exit(status);  // with all its threads, wherever they are
 }
 
 std::string mpi_version() {

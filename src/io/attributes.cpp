@@ -86,20 +86,26 @@ std::string read_any_text(hid_t stored, hid_t space, const std::string& place, R
 }  // namespace
 
 void File::set_attribute(const std::string& object, const std::string& name, const std::string& value) {
-    const Lock lock;
-    const Id type = text_type(H5T_VARIABLE);
-    const char* characters = value.c_str();
-    write_attribute(*handle_, object, name, type, type, &characters);
+    together([&] {
+        const Lock lock;
+        const Id type = text_type(H5T_VARIABLE);
+        const char* characters = value.c_str();
+        write_attribute(*handle_, object, name, type, type, &characters);
+    });
 }
 
 void File::set_attribute(const std::string& object, const std::string& name, std::int64_t value) {
-    const Lock lock;
-    write_attribute(*handle_, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value);
+    together([&] {
+        const Lock lock;
+        write_attribute(*handle_, object, name, H5T_STD_I64LE, H5T_NATIVE_INT64, &value);
+    });
 }
 
 void File::set_attribute(const std::string& object, const std::string& name, double value) {
-    const Lock lock;
-    write_attribute(*handle_, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+    together([&] {
+        const Lock lock;
+        write_attribute(*handle_, object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+    });
 }
 
 std::optional<std::string> File::text_attribute(const std::string& object, const std::string& name) const {
@@ -120,16 +126,18 @@ std::optional<double> File::real_attribute(const std::string& object, const std:
 }
 
 void File::write_text(const std::string& dataset, const std::string& text) {
-    const Lock lock;
-    const std::string place = handle_->path + ":" + dataset;
-    const Id type = text_type(std::max<std::size_t>(text.size(), 1));
-    const Id space(H5Screate(H5S_SCALAR), H5Sclose), links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-    H5Pset_create_intermediate_group(links, 1);
-    const Id id(H5Dcreate2(handle_->file, dataset.c_str(), type, space, links, H5P_DEFAULT, H5P_DEFAULT),
-                H5Dclose);
-    check(static_cast<hid_t>(id), Status::failed, place, "cannot be created");
-    check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()), Status::failed, place,
-          "cannot be written");
+    together([&] {
+        const Lock lock;
+        const std::string place = handle_->path + ":" + dataset;
+        const Id type = text_type(std::max<std::size_t>(text.size(), 1));
+        const Id space(H5Screate(H5S_SCALAR), H5Sclose), links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+        H5Pset_create_intermediate_group(links, 1);
+        const Id id(H5Dcreate2(handle_->file, dataset.c_str(), type, space, links, H5P_DEFAULT, H5P_DEFAULT),
+                    H5Dclose);
+        check(static_cast<hid_t>(id), Status::failed, place, "cannot be created");
+        check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()), Status::failed, place,
+              "cannot be written");
+    });
 }
 
 std::string File::read_text(const std::string& dataset) const {

@@ -123,7 +123,7 @@ void Dataset::read_rows(Range rows, DType as, void* to) const {
 
 void Dataset::write_rows(Range rows, DType from_type, const void* from) {
     const Lock lock;
-    if (info_.chunk && !handle_->file->parallel && rows.end > info_.shape[0]) grow(rows.end);
+    if (info_.chunk && !handle_->file->shared && rows.end > info_.shape[0]) grow(rows.end);
     expect_within(name_, rows, info_.shape.rank() > 0 ? info_.shape[0] : 1, "rows");
     transfer_rows(*handle_, info_, name_, Way::write, rows, from_type, const_cast<void*>(from));
 }
@@ -171,6 +171,15 @@ Dataset File::open(const std::string& dataset, std::int64_t chunk_cache_bytes) c
 
 Dataset File::create(const std::string& dataset, DType dtype, const Shape& shape, std::int64_t rows_per_chunk,
                      int deflate) {
+    // Ranks that are threads of one process share it.
+    const auto made = once([&] {
+        return std::make_shared<Dataset>(create_here(dataset, dtype, shape, rows_per_chunk, deflate));
+    });
+    return *std::static_pointer_cast<Dataset>(made);
+}
+
+Dataset File::create_here(const std::string& dataset, DType dtype, const Shape& shape,
+                          std::int64_t rows_per_chunk, int deflate) {
     const Lock lock;
     const std::string name = handle_->path + ":" + dataset;
     DatasetInfo info{dtype, shape, std::nullopt, false};

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "comm/mpi_handle.hpp"
+#include "comm/processes.hpp"
 #include "io/handles.hpp"
 #include "trireme/comm/agree.hpp"
 
@@ -75,6 +75,22 @@ std::shared_ptr<File::Handle> open_alone(const std::string& path, Access access)
     return handle;
 }
 
+std::shared_ptr<File::Handle> open_together(const std::string& path, Access access, MPI_Comm processes) {
+    int count = 1;
+    MPI_Comm_size(processes, &count);
+    if (count == 1) return open_alone(path, access);
+    const Lock lock;
+    auto handle = std::make_shared<File::Handle>();
+    handle->path = path;
+    handle->access = access;
+    handle->parallel = true;
+    const Id properties = access_properties(access);
+    check(H5Pset_fapl_mpio(properties, processes, MPI_INFO_NULL), Status::failed, path,
+          "cannot be opened by several ranks");
+    handle->file = open_file(path, access, properties);
+    return handle;
+}
+
 }  // namespace
 
 File::File(const std::string& path, Access access) : handle_(open_alone(path, access)) {}
@@ -86,15 +102,24 @@ File::File(const std::string& path, Access access, Communicator& comm) {
     }
     // One rank looks first: its message says more than MPI-IO's, and all ranks get the same.
     if (access != Access::create) agreed_by_one(comm, [&] { open_alone(path, Access::read); });
+    comm_ = &comm;
+    handle_ = std::static_pointer_cast<Handle>(
+        once_per_process(comm, [&] { return open_together(path, access, processes_of(comm)); }));
     const Lock lock;
-    handle_ = std::make_shared<Handle>();
-    handle_->path = path;
-    handle_->access = access;
-    handle_->parallel = true;
-    const Id properties = access_properties(access);
-    check(H5Pset_fapl_mpio(properties, mpi_comm_of(comm), MPI_INFO_NULL), Status::failed, path,
-          "cannot be opened by several ranks");
-    handle_->file = open_file(path, access, properties);
+    handle_->shared = true;
+}
+
+/// Done once for all ranks of a process that hold the file. The lock of the library is taken within `make`:
+/// whoever waits here must not hold it.
+std::shared_ptr<void> File::once(const std::function<std::shared_ptr<void>()>& make) {
+    return comm_ == nullptr ? make() : once_per_process(*comm_, make);
+}
+
+void File::together(const std::function<void()>& action) {
+    once([&] {
+        action();
+        return nullptr;
+    });
 }
 
 const std::string& File::path() const {
@@ -141,34 +166,43 @@ bool File::is_dataset(const std::string& object) const {
 }
 
 void File::create_group(const std::string& group) {
-    const Lock lock;
-    if (group == "/" || has(group)) return;
-    const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-    H5Pset_create_intermediate_group(links, 1);
-    const Id id(H5Gcreate2(handle_->file, group.c_str(), links, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
-    check(id.operator hid_t(), Status::failed, handle_->path + ":" + group, "the group cannot be created");
+    together([&] {
+        const Lock lock;
+        if (group == "/" || has(group)) return;
+        const Id links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+        H5Pset_create_intermediate_group(links, 1);
+        const Id id(H5Gcreate2(handle_->file, group.c_str(), links, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+        check(id.operator hid_t(), Status::failed, handle_->path + ":" + group,
+              "the group cannot be created");
+    });
 }
 
 void File::limit_transfers(std::int64_t bytes) {
+    const Lock lock;
     handle_->largest_transfer = bytes;
 }
 
 void File::flush() {
-    const Lock lock;
-    check(H5Fflush(handle_->file, H5F_SCOPE_GLOBAL), Status::failed, handle_->path, "cannot be written");
-    if (handle_->parallel) return;  // the MPI-IO driver has called MPI_File_sync
-    void* driver = nullptr;
-    check(H5Fget_vfd_handle(handle_->file, H5P_DEFAULT, &driver), Status::failed, handle_->path,
-          "has no descriptor");
-    if (fsync(*static_cast<int*>(driver)) != 0)
-        fail(Status::failed, handle_->path,
-             "cannot be written to the disk: " + std::string(std::strerror(errno)));
+    together([&] {
+        const Lock lock;
+        check(H5Fflush(handle_->file, H5F_SCOPE_GLOBAL), Status::failed, handle_->path, "cannot be written");
+        if (handle_->parallel) return;  // the MPI-IO driver has called MPI_File_sync
+        void* driver = nullptr;
+        check(H5Fget_vfd_handle(handle_->file, H5P_DEFAULT, &driver), Status::failed, handle_->path,
+              "has no descriptor");
+        if (fsync(*static_cast<int*>(driver)) != 0)
+            fail(Status::failed, handle_->path,
+                 "cannot be written to the disk: " + std::string(std::strerror(errno)));
+    });
 }
 
 void File::close() {
-    const Lock lock;
-    if (handle_->file < 0) return;
-    if (!handle_->file.close()) fail(handle_->blame(), handle_->path, "cannot be closed: " + hdf5_reason());
+    together([&] {
+        const Lock lock;
+        if (handle_->file < 0) return;
+        if (!handle_->file.close())
+            fail(handle_->blame(), handle_->path, "cannot be closed: " + hdf5_reason());
+    });
 }
 
 }  // namespace trireme::io

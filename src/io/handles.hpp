@@ -22,7 +22,8 @@ struct File::Handle {
     Id file;
     std::string path;
     Access access = Access::read;
-    bool parallel = false;
+    bool shared = false;                                    ///< several ranks hold it
+    bool parallel = false;                                  ///< several processes do, through MPI-IO
     std::int64_t largest_transfer = std::int64_t{1} << 30;  ///< bytes that one call of the library moves
 
     /// Bad data when reading fails, a plain failure when writing does.

@@ -151,7 +151,8 @@ private:
         Parameter weight{.name = spec_.name() + "." + name + ".weight",
                          .shape = {out, width_},
                          .decay = true,
-                         .init = linear_init(spec_, plan.init, width_, out)};
+                         .init = linear_init(spec_, plan.init, width_, out),
+                         .operand = true};
         Parameter offset{.name = spec_.name() + "." + name + ".bias", .shape = {out}};
         if (split) weight.slice = offset.slice = Slice{0, here};
         Projection projection;
@@ -166,7 +167,8 @@ private:
         Parameter parameter{.name = spec_.name() + ".out.weight",
                             .shape = {width_, width_},
                             .decay = true,
-                            .init = linear_init(spec_, plan.init, width_, width_)};
+                            .init = linear_init(spec_, plan.init, width_, width_),
+                            .operand = true};
         if (spec_.has("out_std"))
             parameter.init = {.kind = InitKind::normal,
                               .value = static_cast<float>(spec_.real("out_std", 0))};

@@ -29,7 +29,8 @@ public:
         Parameter weight{.name = spec_.name() + ".weight",
                          .shape = {window_.out, inner, window_.kernel_h, window_.kernel_w},
                          .decay = true,
-                         .init = init_from(plan.init, inner * area, window_.out / window_.groups * area)};
+                         .init = init_from(plan.init, inner * area, window_.out / window_.groups * area),
+                         .operand = true};
         Parameter bias{.name = spec_.name() + ".bias", .shape = {window_.out}};
         if (split_)
             weight.slice = bias.slice = Slice{0, here_};

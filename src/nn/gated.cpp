@@ -24,7 +24,8 @@ public:
             Parameter parameter{.name = spec_.name() + name,
                                 .shape = shape,
                                 .decay = true,
-                                .init = linear_init(spec_, plan.init, shape[1], shape[0])};
+                                .init = linear_init(spec_, plan.init, shape[1], shape[0]),
+                                .operand = true};
             if (axis == 1 && spec_.has("out_std"))
                 parameter.init = {.kind = InitKind::normal,
                                   .value = static_cast<float>(spec_.real("out_std", 0))};

@@ -148,7 +148,8 @@ private:
         Parameter parameter{.name = spec_.name() + ".weight",
                             .shape = {out_, in_},
                             .decay = true,
-                            .init = linear_init(spec_, plan.init, in_, out_)};
+                            .init = linear_init(spec_, plan.init, in_, out_),
+                            .operand = true};
         if (by_rows_) parameter.slice = Slice{0, here_out_};
         if (by_columns_) parameter.slice = Slice{1, here_in_};
         return parameter;

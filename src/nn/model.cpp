@@ -183,6 +183,10 @@ void Model::backward(LaneContext& lane, View x, int chunk) const {
                       first ? View{} : inlet_gradient(lane, chunk));
 }
 
+void Model::visit(const LaneContext& lane, int chunk, bool backward) const {
+    layers_->visit(layers_of(chunk), lane, backward);
+}
+
 View Model::output_of(const LaneContext& lane) const {
     return lane.tensor(output_tensor_, local_output(lane));
 }

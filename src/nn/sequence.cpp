@@ -35,6 +35,7 @@ bool Sequence::touched(std::int64_t child) const {
 Shape Sequence::plan(ModelPlan& plan, const Shape& in, bool first) {
     deal_features(plan);
     const bool split_output = std::exchange(plan.split_output, false), outer_here = plan.here;
+    outermost_ = std::exchange(plan.outermost, false);
     std::vector<int> begin_tick, end_tick;  // first and one past the last tick of each child
     Shape shape = in;
     for (std::size_t i = 0; i < children_.size(); ++i) {
@@ -42,6 +43,7 @@ Shape Sequence::plan(ModelPlan& plan, const Shape& in, bool first) {
         children_[i].in = shape;
         plan.here = outer_here && here(static_cast<std::int64_t>(i));
         plan.workspace.take_memory(plan.here);
+        if (outermost_) plan.table.begin_block();
         const ParameterId first_parameter = plan.table.count();
         shape = children_[i].layer->plan(plan, shape, first && i == 0);
         if (!plan.here) plan.table.leave_out({first_parameter, plan.table.count()});
@@ -68,6 +70,7 @@ Shape Sequence::plan(ModelPlan& plan, const Shape& in, bool first) {
 void Sequence::forward(Range children, LaneContext& lane, View x, View y) const {
     for (std::int64_t i = children.begin; i < children.end; ++i) {
         const View out = i + 1 < children.end ? activation(lane, i) : y;
+        enter(i, children.end - 1, lane, false);
         child(i).layer->forward(lane, x, out);
         x = out;
     }
@@ -77,10 +80,23 @@ void Sequence::backward(Range children, LaneContext& lane, View x, View y, View 
     for (std::int64_t i = children.end; i-- > children.begin;) {
         const View in = i > children.begin ? activation(lane, i - 1) : x;
         const View d_in = i > children.begin ? gradient(lane, i - 1) : dx;
+        enter(i, children.begin, lane, true);
         child(i).layer->backward(lane, in, y, dy, d_in);
         y = in;
         dy = d_in;
     }
+}
+
+void Sequence::visit(Range children, const LaneContext& lane, bool backward) const {
+    for (std::int64_t i = 0; i < children.size(); ++i)
+        if (backward)
+            enter(children.end - 1 - i, children.begin, lane, true);
+        else
+            enter(children.begin + i, children.end - 1, lane, false);
+}
+
+void Sequence::enter(std::int64_t child, std::int64_t until, const LaneContext& lane, bool backward) const {
+    if (outermost_) lane.enter(static_cast<int>(child), static_cast<int>(until), backward);
 }
 
 void Sequence::add_work(Work& work, std::int64_t samples, bool first) const {

@@ -31,6 +31,8 @@ public:
     // Of some children, which follow each other; x and y are what the first one takes and the last one gives.
     void forward(Range children, LaneContext& lane, View x, View y) const;
     void backward(Range children, LaneContext& lane, View x, View y, View dy, View dx) const;
+    /// Comes to the same blocks as a pass of a lane without computing anything.
+    void visit(Range children, const LaneContext& lane, bool backward) const;
     Work work_of(int child, std::int64_t samples) const;
 
     /// What child i gives, and its gradient, [N, out...]; for every child but the last one.
@@ -46,10 +48,12 @@ private:
     void deal_features(ModelPlan& plan);
     bool here(std::int64_t child) const;
     bool touched(std::int64_t child) const;
+    void enter(std::int64_t child, std::int64_t until, const LaneContext& lane, bool backward) const;
     const Child& child(std::int64_t i) const { return children_[static_cast<std::size_t>(i)]; }
 
     std::vector<Child> children_;
     std::vector<Range> chunks_;  // empty: all children
+    bool outermost_ = false;     // its children are the blocks of the parameter table
 };
 
 /// Layers one after another; `lines` are consumed from `next` up to the end, or up to shortcut or end.

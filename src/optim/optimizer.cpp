@@ -1,6 +1,8 @@
 #include "trireme/optim/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
@@ -221,37 +223,38 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
 }
 
 UpdatePass::UpdatePass(const Optimizer& optimizer, const ParameterTable& table,
-                       const OptimizerOptions& options, Communicator* parts)
+                       const OptimizerOptions& options, Communicator* parts,
+                       std::optional<std::vector<Range>> pieces)
     : optimizer_(optimizer),
       table_(table),
       parts_(parts),
       runs_(make_update_runs(table, {.lr = options.lr,
                                      .weight_decay = options.weight_decay,
                                      .rules = options.rules,
-                                     .one_each = optimizer.layerwise()})),
-      norms_(runs_.size()) {}
+                                     .one_each = optimizer.layerwise(),
+                                     .pieces = std::move(pieces)})),
+      norms_(static_cast<std::size_t>(table.count())) {}
 
 double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) {
     if (optimizer_.layerwise()) measure(ops, arena, info);
     double norm_squared = 0;
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-        const UpdateRun& run = runs_[i];
+    for (const UpdateRun& run : runs_)
         if (run.role == Role::weight)
-            optimizer_.update(ops, arena, run, info, norms_[i],
+            optimizer_.update(ops, arena, run, info, norms_[static_cast<std::size_t>(run.parameter)],
                               want_norm && run.counted ? &norm_squared : nullptr);
         else
             follow(ops, arena, run);
-    }
     return norm_squared;
 }
 
 /// The norms of whole parameters: those of the parts added up, copies counted once.
 void UpdatePass::measure(Ops& ops, Arena& arena, const UpdateInfo& info) {
-    for (std::size_t i = 0; i < runs_.size(); ++i) {
-        norms_[i] = {};
-        if (runs_[i].role != Role::weight) continue;
-        optimizer_.measure(ops, arena, runs_[i], info, norms_[i]);
-        if (!runs_[i].counted) norms_[i] = {};
+    std::fill(norms_.begin(), norms_.end(), LayerNorms{});
+    for (const UpdateRun& run : runs_) {
+        if (run.role != Role::weight) continue;
+        LayerNorms& norms = norms_[static_cast<std::size_t>(run.parameter)];
+        optimizer_.measure(ops, arena, run, info, norms);
+        if (!run.counted) norms = {};
     }
     if (parts_ == nullptr) return;
     static_assert(sizeof(LayerNorms) == 2 * sizeof(double));
@@ -268,11 +271,15 @@ double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena, float lim
 }
 
 std::string UpdatePass::first_not_finite(Ops& ops, const Arena& arena, float limit) const {
+    auto run = runs_.begin();
     for (const ParameterId id : table_.order()) {
+        const Parameter& parameter = table_[id];
         double sum = 0;
-        ops.sum_squares(arena.gradients.range(table_[id].place), &sum,
-                        table_[id].role == Role::weight ? limit : no_limit);
-        if (!std::isfinite(sum)) return table_[id].name;
+        while (run != runs_.end() && run->place.end <= parameter.place.begin) ++run;
+        for (auto part = run; part != runs_.end() && part->place.begin < parameter.place.end; ++part)
+            ops.sum_squares(arena.gradients.range(intersect(part->place, parameter.place)), &sum,
+                            parameter.role == Role::weight ? limit : no_limit);
+        if (!std::isfinite(sum)) return parameter.name;
     }
     return {};
 }

@@ -75,7 +75,7 @@ void check_fit(const ParameterTable& table, const std::vector<ParameterRule>& ru
 /// The run of one parameter.
 UpdateRun run_of(const ParameterTable& table, ParameterId id, const RunOptions& options) {
     const Parameter& parameter = table[id];
-    UpdateRun run{.place = table.slot(id), .role = parameter.role};
+    UpdateRun run{.place = table.slot(id), .parameter = id, .role = parameter.role};
     if (parameter.role == Role::statistic) {
         run.average = parameter.average;
         return run;
@@ -148,13 +148,25 @@ ParameterRule parse_rule(const std::string& text) {
 
 std::vector<UpdateRun> make_update_runs(const ParameterTable& table, const RunOptions& options) {
     check_fit(table, options.rules);
+    const std::vector<Range> all = {{0, table.arena_size()}};
+    const std::vector<Range>& pieces = options.pieces ? *options.pieces : all;
     std::vector<UpdateRun> runs;
+    auto piece = pieces.begin();
+    bool fresh = true;  // no run of this piece yet
     for (const ParameterId id : table.order()) {
-        const UpdateRun run = run_of(table, id, options);
-        if (!options.one_each && !runs.empty() && alike(runs.back(), run))
-            runs.back().place.end = run.place.end;
-        else
-            runs.push_back(run);
+        UpdateRun run = run_of(table, id, options);
+        const Range slot = run.place;
+        if (slot.empty()) continue;
+        for (; piece != pieces.end() && piece->begin < slot.end; ++piece, fresh = true) {
+            run.place = intersect(slot, *piece);
+            if (run.place.empty()) continue;
+            if (!options.one_each && !fresh && alike(runs.back(), run))
+                runs.back().place.end = run.place.end;
+            else
+                runs.push_back(run);
+            fresh = false;
+            if (piece->end > slot.end) break;  // the next parameter has the rest
+        }
     }
     return runs;
 }

@@ -4,10 +4,13 @@
 
 namespace trireme {
 
-std::unique_ptr<GradientReducer> make_reducer(Communicator& data, Device& device, const ParameterTable& table,
+std::unique_ptr<GradientReducer> make_reducer(CollectiveQueue& queue, Device& device,
+                                              const ParameterTable& table, const Sharding& sharding,
                                               Arena& arena, const ReducerOptions& options) {
-    return options.reproducible ? make_tree_reducer(data, device, table, arena, options)
-                                : make_fast_reducer(data, device, table, arena, options);
+    if (options.reproducible) return make_tree_reducer(queue.comm(), device, table, sharding, arena, options);
+    if (sharding.shards_gradients())
+        return make_window_reducer(queue, device, table, sharding, arena, options);
+    return make_fast_reducer(queue, device, sharding, arena, options);
 }
 
 }  // namespace trireme

@@ -7,19 +7,18 @@
 
 #include "parallel/reducers.hpp"
 #include "trireme/parallel/lane_tree.hpp"
-#include "trireme/param/partition.hpp"
 
 namespace trireme {
 namespace {
 
 class TreeReducer final : public GradientReducer {
 public:
-    TreeReducer(Communicator& data, Device& device, const ParameterTable& table, Arena& arena,
-                const ReducerOptions& options)
+    TreeReducer(Communicator& data, Device& device, const ParameterTable& table, const Sharding& sharding,
+                Arena& arena, const ReducerOptions& options)
         : data_(data),
           arena_(arena),
           options_(options),
-          buckets_(make_buckets(table, options.bucket_bytes)),
+          sharding_(sharding),
           rank_stack_(options.lanes),
           sum_stack_(options.lanes) {
         for (int w = 0; w < options.workers; ++w) add_worker(device, table, w);
@@ -32,10 +31,7 @@ public:
             most_nodes_ = std::max(most_nodes_, nodes_[q].size());
             all_nodes_ += static_cast<std::int64_t>(nodes_[q].size());
         }
-        std::int64_t largest = 0;
-        for (const Range bucket : buckets_)
-            largest = std::max(largest, part_of(bucket, data.size(), 0).size());
-        slice_ = round_up(largest, 16);
+        slice_ = round_up(part_of({0, sharding.largest_bucket()}, data.size(), 0).size(), 16);
         if (data.size() > 1)
             received_ = Buffer(device, static_cast<std::size_t>(all_nodes_ * slice_) * sizeof(float));
         slices_.resize(ranks);
@@ -63,7 +59,7 @@ public:
     void finish_step(Ops& ops) override {
         join_workers(ops);
         if (data_.size() == 1) return;
-        for (const Range bucket : buckets_) reduce(ops, bucket);
+        for (const Bucket& bucket : sharding_.buckets()) reduce(ops, bucket.range);
     }
     std::int64_t collectives() const override { return collectives_; }
 
@@ -161,7 +157,7 @@ private:
     Communicator& data_;
     Arena& arena_;
     ReducerOptions options_;
-    std::vector<Range> buckets_;
+    const Sharding& sharding_;
     std::vector<std::unique_ptr<Column>> columns_;
     std::vector<Worker> workers_;
     std::vector<const Column*> rank_columns_;   ///< this rank's nodes, in lane order
@@ -178,9 +174,9 @@ private:
 }  // namespace
 
 std::unique_ptr<GradientReducer> make_tree_reducer(Communicator& data, Device& device,
-                                                   const ParameterTable& table, Arena& arena,
-                                                   const ReducerOptions& options) {
-    return std::make_unique<TreeReducer>(data, device, table, arena, options);
+                                                   const ParameterTable& table, const Sharding& sharding,
+                                                   Arena& arena, const ReducerOptions& options) {
+    return std::make_unique<TreeReducer>(data, device, table, sharding, arena, options);
 }
 
 }  // namespace trireme

@@ -5,72 +5,101 @@
 namespace trireme {
 namespace {
 
+/// The parts of ranks in a bucket, as even as whole alignment steps allow.
+Range part_in(std::int64_t bucket_size, int ranks, int rank) {
+    return shard_of({0, bucket_size}, ranks, rank);
+}
+
+/// Elements that one rank owns of the largest bucket.
+std::int64_t largest_part(const Sharding& sharding) {
+    return part_in(sharding.largest_bucket(), sharding.ranks(), 0).size();
+}
+
 class FloatWire final : public Wire {
 public:
-    void reduce(Communicator& comm, const Column& gradients, Range bucket) override {
-        comm.all_reduce(gradients.range(bucket), Reduce::sum);
+    FloatWire(Device& device, const Sharding& sharding)
+        : ops_(make_ops(device, 1)),
+          part_(device, static_cast<std::size_t>(wire_bytes(DType::f32, sharding))) {}
+
+    void reduce(Communicator& comm, View bucket) override { comm.all_reduce(bucket, Reduce::sum); }
+    void scatter(Communicator& comm, View bucket, std::span<const Range> parts, View mine,
+                 bool add) override {
+        const View sum = view_of(part_.as<float>(), mine.shape);
+        comm.reduce_scatter(bucket, parts, sum, Reduce::sum);
+        if (add)
+            ops_->add_scaled(sum, 1, mine);
+        else
+            ops_->copy(sum, mine);
     }
-    int collectives() const override { return 1; }
+    int reduce_collectives() const override { return 1; }
+    std::size_t bytes() const override { return part_.bytes(); }
+
+private:
+    std::unique_ptr<Ops> ops_;  // its own: buckets may be reduced beside the backward pass
+    Buffer part_;               // [largest part], absent where nothing is scattered
 };
 
 class Bf16Wire final : public Wire {
 public:
-    Bf16Wire(Device& device, const ParameterTable& table, int ranks, std::int64_t largest)
+    Bf16Wire(Device& device, const Sharding& sharding)
         : ops_(make_ops(device, 1)),
-          slice_(part_of({0, largest}, ranks, 0).size()),
-          bucket_(device, static_cast<std::size_t>(largest) * size_of(DType::bf16)),
-          received_(device, static_cast<std::size_t>(slice_ * ranks) * size_of(DType::bf16)),
-          slices_(static_cast<std::size_t>(ranks)),
-          places_(static_cast<std::size_t>(ranks)) {
-        for (const Parameter& parameter : table.all())
-            if (parameter.role == Role::statistic)
-                statistics_end_ = std::max(statistics_end_, parameter.place.end);
-    }
+          part_(largest_part(sharding)),
+          bucket_(device, static_cast<std::size_t>(sharding.largest_bucket()) * size_of(DType::bf16)),
+          received_(device, static_cast<std::size_t>(part_ * sharding.ranks()) * size_of(DType::bf16)),
+          parts_(static_cast<std::size_t>(sharding.ranks())),
+          places_(static_cast<std::size_t>(sharding.ranks())) {}
 
-    void reduce(Communicator& comm, const Column& gradients, Range bucket) override {
-        if (bucket.begin < statistics_end_) return comm.all_reduce(gradients.range(bucket), Reduce::sum);
-        const auto ranks = slices_.size();
-        for (std::size_t q = 0; q < ranks; ++q)
-            slices_[q] = part_of({0, bucket.size()}, comm.size(), static_cast<std::int64_t>(q));
-        const Range mine = slices_[static_cast<std::size_t>(comm.rank())];
-        for (std::size_t q = 0; q < ranks; ++q) {
-            const std::int64_t begin = static_cast<std::int64_t>(q) * slice_;
-            places_[q] = {begin, begin + mine.size()};
-        }
-        const View sums = gradients.range(bucket);
-        ops_->copy(sums, low(bucket_, {0, bucket.size()}));
-        comm.all_to_all(low(bucket_, {0, bucket.size()}), slices_, low(received_, {0, slice_ * comm.size()}),
-                        places_);
-        const View sum = gradients.range({bucket.begin + mine.begin, bucket.begin + mine.end});
-        ops_->copy(low(received_, places_[0]), sum);
-        for (std::size_t q = 1; q < ranks; ++q) ops_->add_scaled(low(received_, places_[q]), 1, sum);
-        ops_->copy(sum, low(bucket_, mine));
-        comm.all_gather(low(bucket_, {0, bucket.size()}), slices_);
-        ops_->copy(low(bucket_, {0, bucket.size()}), sums);
+    void reduce(Communicator& comm, View bucket) override {
+        for (int q = 0; q < comm.size(); ++q)
+            parts_[static_cast<std::size_t>(q)] = part_in(bucket.count(), comm.size(), q);
+        const Range part = parts_[static_cast<std::size_t>(comm.rank())];
+        const View mine = view_of(bucket.as<float>() + part.begin, Shape{part.size()});
+        scatter(comm, bucket, parts_, mine, false);
+        ops_->copy(mine, low(bucket_, part));
+        comm.all_gather(low(bucket_, {0, bucket.count()}), parts_);
+        ops_->copy(low(bucket_, {0, bucket.count()}), bucket);
     }
-    int collectives() const override { return 2; }
+    void scatter(Communicator& comm, View bucket, std::span<const Range> parts, View mine,
+                 bool add) override {
+        for (std::size_t q = 0; q < places_.size(); ++q) {
+            const std::int64_t begin = static_cast<std::int64_t>(q) * part_;
+            places_[q] = {begin, begin + mine.count()};
+        }
+        ops_->copy(bucket, low(bucket_, {0, bucket.count()}));
+        comm.all_to_all(low(bucket_, {0, bucket.count()}), parts, low(received_, {0, part_ * comm.size()}),
+                        places_);
+        if (!add) ops_->copy(low(received_, places_[0]), mine);
+        for (std::size_t q = add ? 0 : 1; q < places_.size(); ++q)
+            ops_->add_scaled(low(received_, places_[q]), 1, mine);
+    }
+    int reduce_collectives() const override { return 2; }
+    std::size_t bytes() const override { return bucket_.bytes() + received_.bytes(); }
 
 private:
     static View low(const Buffer& buffer, Range part) {
         return {buffer.as<std::uint16_t>() + part.begin, DType::bf16, Shape{part.size()}};
     }
 
-    std::unique_ptr<Ops> ops_;            // its own: buckets may be reduced beside the backward pass
-    std::int64_t slice_;                  // elements of the largest slice
-    Buffer bucket_;                       // [largest bucket]
-    Buffer received_;                     // [ranks, slice_]: every rank's part of this rank's slice
-    std::vector<Range> slices_, places_;  // of each rank: within the bucket, within received_
-    std::int64_t statistics_end_ = 0;
+    std::unique_ptr<Ops> ops_;           // its own: buckets may be reduced beside the backward pass
+    std::int64_t part_;                  // elements of the largest part
+    Buffer bucket_;                      // [largest bucket]
+    Buffer received_;                    // [ranks, part_]: every rank's share of this rank's part
+    std::vector<Range> parts_, places_;  // of each rank: within the bucket, within received_
 };
 
 }  // namespace
 
-std::unique_ptr<Wire> make_float_wire() {
-    return std::make_unique<FloatWire>();
+std::unique_ptr<Wire> make_wire(DType type, Device& device, const Sharding& sharding) {
+    if (type == DType::f32) return std::make_unique<FloatWire>(device, sharding);
+    return std::make_unique<Bf16Wire>(device, sharding);
 }
-std::unique_ptr<Wire> make_bf16_wire(Device& device, const ParameterTable& table, int ranks,
-                                     std::int64_t largest_bucket) {
-    return std::make_unique<Bf16Wire>(device, table, ranks, largest_bucket);
+
+std::int64_t wire_bytes(DType type, const Sharding& sharding) {
+    const std::int64_t part = largest_part(sharding);
+    if (type == DType::f32)
+        return sharding.stage() == 0 ? 0 : part * static_cast<std::int64_t>(sizeof(float));
+    return (sharding.largest_bucket() + part * sharding.ranks()) *
+           static_cast<std::int64_t>(size_of(DType::bf16));
 }
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "trireme/param/arena.hpp"
 
+#include <algorithm>
+
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -11,40 +13,59 @@ std::int64_t size_of_all(const std::vector<Range>& pieces) {
     return size;
 }
 
+ArenaPieces everything(const ParameterTable& table) {
+    const std::vector<Range> all = {{0, table.arena_size()}};
+    return {all, all, all, all};
+}
+
 }  // namespace
 
-Column::Column(Device& device, std::vector<Range> pieces, std::string name, DType dtype)
+Column::Column(Device& device, const std::vector<Range>& pieces, std::string name, DType dtype)
     : name_(std::move(name)),
-      pieces_(std::move(pieces)),
-      size_(size_of_all(pieces_)),
+      size_(size_of_all(pieces)),
       dtype_(dtype),
-      buffer_(device, static_cast<std::size_t>(size_) * size_of(dtype)) {}
+      buffer_(device, static_cast<std::size_t>(size_) * size_of(dtype)) {
+    char* data = buffer_.as<char>();
+    for (const Range piece : pieces) {
+        pieces_.push_back({piece, data});
+        data += static_cast<std::size_t>(piece.size()) * size_of(dtype);
+    }
+}
+
+Column::Column(std::vector<Piece> pieces, std::string name, DType dtype)
+    : name_(std::move(name)), pieces_(std::move(pieces)), dtype_(dtype) {}
+
+std::vector<Column::Piece>::const_iterator Column::piece_after(std::int64_t element) const {
+    return std::partition_point(pieces_.begin(), pieces_.end(),
+                                [&](const Piece& piece) { return piece.range.end <= element; });
+}
 
 void* Column::at(Range r) const {
-    std::int64_t offset = 0;
-    for (const Range piece : pieces_) {
-        if (r.begin >= piece.begin && r.end <= piece.end)
-            return buffer_.as<char>() +
-                   static_cast<std::size_t>(offset + r.begin - piece.begin) * size_of(dtype_);
-        offset += piece.size();
-    }
     if (r.empty()) return buffer_.data();
-    throw failure("column " + name_ + ": elements " + std::to_string(r.begin) + " to " +
-                  std::to_string(r.end) + " of the arena are not held by this rank");
+    const auto piece = piece_after(r.begin);
+    if (piece == pieces_.end() || r.begin < piece->range.begin || r.end > piece->range.end)
+        throw failure("column " + name_ + ": elements " + std::to_string(r.begin) + " to " +
+                      std::to_string(r.end) + " of the arena are not held by this rank");
+    return static_cast<char*>(piece->data) +
+           static_cast<std::size_t>(r.begin - piece->range.begin) * size_of(dtype_);
 }
 
 Range Column::held(Range place) const {
-    for (const Range piece : pieces_)
-        if (const Range part = intersect(piece, place); !part.empty()) return part;
-    return {};
+    const auto piece = piece_after(place.begin);
+    if (piece == pieces_.end()) return {};
+    const Range part = intersect(piece->range, place);
+    return part.empty() ? Range{} : part;
 }
 
 Arena::Arena(Device& device, const ParameterTable& table, const ArenaOptions& options)
-    : weights(device, table, "weights"), gradients(device, table, "gradients") {
+    : Arena(device, options.pieces ? *options.pieces : everything(table), options) {}
+
+Arena::Arena(Device& device, const ArenaPieces& pieces, const ArenaOptions& options)
+    : weights(device, pieces.weights, "weights"), gradients(device, pieces.gradients, "gradients") {
     states.reserve(options.state_names.size());
-    for (const std::string& name : options.state_names) states.emplace_back(device, table, name);
-    if (options.compute != DType::f32) low.emplace(device, table, "low", options.compute);
-    if (options.average) average.emplace(device, table, "average");
+    for (const std::string& name : options.state_names) states.emplace_back(device, pieces.states, name);
+    if (options.compute != DType::f32) low.emplace(device, pieces.weights, "low", options.compute);
+    if (options.average) average.emplace(device, pieces.updated, "average");
 }
 
 }  // namespace trireme

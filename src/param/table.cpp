@@ -5,11 +5,6 @@
 #include "trireme/base/error.hpp"
 
 namespace trireme {
-namespace {
-constexpr std::int64_t alignment =
-    16;  // elements: 64 bytes of float32, one cache line, four 16-byte accesses
-}
-
 Shape Parameter::local() const {
     if (!held) return {0};
     Shape extents = shape;
@@ -40,6 +35,7 @@ ParameterId ParameterTable::add(Parameter parameter) {
     if (taken)
         throw usage_error("two parameters are called " + parameter.name +
                           ": give the layers different names");
+    parameter.block = std::max(block_, 0);
     parameters_.push_back(std::move(parameter));
     return count() - 1;
 }
@@ -67,14 +63,14 @@ void ParameterTable::lay_out() {
     for (const ParameterId id : order_) {
         Parameter& parameter = parameters_[static_cast<std::size_t>(id)];
         parameter.place = {offset, offset + parameter.local_count()};
-        offset = round_up(parameter.place.end, alignment);
+        offset = round_up(parameter.place.end, parameter_alignment);
     }
     arena_size_ = offset;
 }
 
 Range ParameterTable::slot(ParameterId id) const {
     const Range place = (*this)[id].place;
-    return {place.begin, round_up(place.end, alignment)};
+    return {place.begin, round_up(place.end, parameter_alignment)};
 }
 
 std::int64_t ParameterTable::finished_after(ParameterId id) const {

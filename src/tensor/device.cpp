@@ -5,13 +5,6 @@
 
 namespace trireme {
 
-Buffer::Buffer(Device& device, std::size_t bytes)
-    : device_(&device), data_(bytes > 0 ? device.allocate(bytes) : nullptr), bytes_(bytes) {}
-
-Buffer::~Buffer() {
-    if (data_ != nullptr) device_->release(data_, bytes_);
-}
-
 std::unique_ptr<Device> make_device(const std::string& kind) {
     if (kind == "cpu") return make_cpu_device();
     if (kind == "cuda") return make_cuda_device();

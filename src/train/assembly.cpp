@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "train/weight_source.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -24,9 +25,15 @@ DatasetLayout open_set(Communicator& world, const Config& config, const std::str
     }
 }
 
-/// Returns classes of the labels, or values of a target.
-std::int64_t open_data(Communicator& world, const Config& config, const std::optional<ResumePoint>& resume,
-                       Assembly& parts) {
+std::vector<std::string> layers_of(const Config& config, const Assembly& parts) {
+    return model_description(config, parts.train_set.sample).layers;
+}
+
+/// Returns classes of the labels, or values of a target. `first`: what a fresh run starts from, where that is
+/// not random weights.
+std::int64_t open_data(Runtime& runtime, const Config& config, const std::optional<ResumePoint>& resume,
+                       Assembly& parts, std::optional<WeightSource>& first) {
+    Communicator& world = runtime.mesh.world();
     const std::string train = "data.train=" + config.data.train, valid = "data.valid=" + config.data.valid;
     DatasetLayout& set = parts.train_set;
     set = open_set(world, config, "data.train", config.data.train);
@@ -37,6 +44,11 @@ std::int64_t open_data(Communicator& world, const Config& config, const std::opt
         outputs = std::max(outputs, resume->meta.outputs);
         check_targets(config, set, outputs);
         parts.normalization = {resume->meta.input_shift, resume->meta.input_scale};
+    } else if (!config.run.init_from.empty()) {
+        first = read_weight_source(world, config.run.init_from, layers_of(config, parts));
+        if (loss_from(config.model.loss) == LossKind::cross_entropy)
+            outputs = std::max(outputs, first->outputs);
+        parts.normalization = normalization_for(runtime, config, *first, set);
     } else {
         parts.normalization = make_normalization(world, set, config.data.normalize);
     }
@@ -93,40 +105,36 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
                          " classes");
     }
     parts.optimizer = make_optimizer(optimizer_options(config));
-    parts.update =
-        std::make_unique<UpdatePass>(*parts.optimizer, parts.model->table(), optimizer_options(config),
-                                     runtime.mesh.model().size() > 1 ? &runtime.mesh.model() : nullptr);
     parts.schedule = make_schedule(config, parts.plan.steps());
     parts.scaler.emplace(scaler_options(config));
-    parts.arena = std::make_unique<Arena>(runtime.device, parts.model->table(),
-                                          ArenaOptions{.state_names = parts.optimizer->state_names(),
-                                                       .compute = compute_type(config),
-                                                       .average = config.train.ema > 0});
 }
 
 void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
-    Communicator& data = runtime.mesh.data();
+    const ParameterTable& table = parts.model->table();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.arena, threads.workers,
-                                                threads.threads, parts.pipeline->slots());
     const bool spare_core = runtime.threads > 1;
-    parts.reducer = make_reducer(
-        data, runtime.device, parts.model->table(), *parts.arena,
-        {.lanes = parts.plan.lanes,
-         .my_lanes = my_lanes,
-         .workers = threads.workers,
-         .reproducible = config.train.reduction == "reproducible",
-         .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32,
-         .overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core),
-         .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20))});
-    parts.sums = std::make_unique<GradientSums>(parts.model->table(), runtime.mesh.pipeline());
+    TrainingStateOptions options = training_state_options(config, *parts.optimizer);
+    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core);
+    options.reducer.lanes = parts.plan.lanes;
+    options.reducer.my_lanes = my_lanes;
+    options.reducer.workers = threads.workers;
+    parts.state = std::make_unique<TrainingState>(runtime.mesh.data(), runtime.device, table, options);
+    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.state->weights,
+                                                threads.workers, threads.threads, parts.pipeline->slots());
+
+    // Whose updates make up one update of the model: the ranks of a replica, or all.
+    const Sharding& sharding = parts.state->sharding;
+    Communicator& norms = sharding.stage() > 0 ? runtime.mesh.world() : runtime.mesh.model();
+    parts.update =
+        std::make_unique<UpdatePass>(*parts.optimizer, table, optimizer_options(config),
+                                     norms.size() > 1 ? &norms : nullptr, sharding.pieces().updated);
+    parts.sums = std::make_unique<GradientSums>(table, runtime.mesh.pipeline(), sharding.pieces().updated);
     parts.step = std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
-                                                       .model = runtime.mesh.model(),
+                                                       .norms = norms,
                                                        .pipeline = *parts.pipeline,
                                                        .runner = *parts.runner,
-                                                       .arena = *parts.arena,
+                                                       .state = *parts.state,
                                                        .update = *parts.update,
-                                                       .reducer = *parts.reducer,
                                                        .sums = *parts.sums},
                                              parts.plan.lanes,
                                              StepOptions{.clip_norm = config.train.clip_norm,
@@ -138,21 +146,31 @@ void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly
 
 /// Weights, moments, average and position: those of the checkpoint, or the first ones.
 void set_state(Runtime& runtime, const Config& config, const std::optional<ResumePoint>& resume,
-               Assembly& parts) {
-    Arena& arena = *parts.arena;
+               const std::optional<WeightSource>& first, Assembly& parts) {
+    Arena& arena = parts.state->arena;
     if (resume) {
         load_checkpoint(runtime.mesh.world(), resume->source, parts.model->table(), arena, Part::training);
         parts.position = resume->meta.position;
         parts.position.scaler = parts.scaler->resume(parts.position.scaler, resume->scaled);
         if (arena.average && !resume->meta.has_average)
             runtime.log.info("train.ema: the average starts from the weights of " + resume->source);
+        if (!config.run.init_from.empty())
+            runtime.log.info("run.init_from=" + config.run.init_from + " is not read again: the run goes on");
     } else {
         Ops& ops = parts.runner->ops();
-        parts.model->initialize(ops, arena.weights, config.run.seed);
-        if (arena.average) ops.copy(arena.weights.whole(), arena.average->whole());
+        if (first) {
+            load_weights(runtime.mesh.world(), runtime.device, ops, *first, layers_of(config, parts),
+                         parts.model->table(), arena);
+            runtime.log.info("a new run from the weights of " + first->path);
+        } else {
+            parts.model->initialize(ops, arena.weights, config.run.seed);
+        }
+        if (arena.average)
+            for (const Column::Piece& piece : arena.average->pieces())
+                ops.copy(arena.weights.range(piece.range), arena.average->range(piece.range));
         parts.position.scaler = parts.scaler->start();
     }
-    parts.runner->use(arena.weights);
+    parts.runner->use(WeightKind::current);
 }
 
 void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
@@ -172,7 +190,6 @@ void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assem
 
 Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume) {
     Assembly parts;
-    Communicator& world = runtime.mesh.world();
     const int ranks = runtime.mesh.data().size();
     config.train.lanes = choose_lanes(config, ranks);
     if (config.train.lanes > config.train.batch)
@@ -184,13 +201,15 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
                             " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));
     const Range my_lanes = part_of({0, config.train.lanes}, ranks, runtime.mesh.data().rank());
 
-    const std::int64_t outputs = open_data(world, config, resume, parts);
+    std::optional<WeightSource> first;
+    const std::int64_t outputs = open_data(runtime, config, resume, parts, first);
     plan_steps(config, resume, parts);
-    parts.pipeline =
-        std::make_unique<Pipeline>(make_pipeline(runtime.mesh.pipeline(), config, my_lanes.size()));
+    const std::int64_t most_lanes = part_of({0, config.train.lanes}, ranks, 0).size();
+    parts.pipeline = std::make_unique<Pipeline>(make_pipeline(
+        runtime.mesh.pipeline(), config, config.parallel.zero > 1 ? most_lanes : my_lanes.size()));
     build_model(runtime, config, outputs, parts);
     build_step(runtime, config, my_lanes, parts);
-    set_state(runtime, config, resume, parts);
+    set_state(runtime, config, resume, first, parts);
     build_loaders(runtime, config, my_lanes, parts);
     return parts;
 }

@@ -9,7 +9,7 @@
 #include "train/resume.hpp"
 #include "trireme/checkpoint/position.hpp"
 #include "trireme/data/loader.hpp"
-#include "trireme/parallel/reducer.hpp"
+#include "trireme/parallel/training_state.hpp"
 #include "trireme/train/step.hpp"
 
 namespace trireme {
@@ -23,12 +23,11 @@ struct Assembly {
     std::vector<double> stage_costs;  ///< their estimated costs
     std::unique_ptr<Model> model;
     std::unique_ptr<Optimizer> optimizer;
-    std::unique_ptr<UpdatePass> update;
     std::optional<Schedule> schedule;
     std::optional<Scaler> scaler;
-    std::unique_ptr<Arena> arena;
+    std::unique_ptr<TrainingState> state;
+    std::unique_ptr<UpdatePass> update;
     std::unique_ptr<LaneRunner> runner;
-    std::unique_ptr<GradientReducer> reducer;
     std::unique_ptr<GradientSums> sums;
     std::unique_ptr<TrainStep> step;
     std::unique_ptr<Loader> train_loader, valid_loader;  ///< valid_loader absent where there is no set

@@ -128,6 +128,9 @@ void check_config(const Config& c) {
     refuse_when(c.train.early_stop > 0 && c.train.eval_every == Every{},
                 "train.early_stop=" + std::to_string(c.train.early_stop) +
                     " needs validations, but train.eval_every=never");
+    refuse_when(!c.run.init_from.empty() && c.run.resume != "auto" && c.run.resume != "none",
+                "run.init_from=" + c.run.init_from + " and run.resume=" + c.run.resume +
+                    ": a run starts from weights or goes on from a checkpoint; only one of the two");
     refuse_when(c.data.x.empty(), "data.x=: expected the name of the inputs within the files");
     refuse_when(c.data.y.empty(), "data.y=: expected the name of the targets within the files");
     refuse_when(c.data.prefetch > 4096,
@@ -160,11 +163,12 @@ void check_config(const Config& c) {
     refuse_when(c.parallel.chunks > 1 && c.parallel.schedule != "interleaved",
                 "parallel.chunks=" + std::to_string(c.parallel.chunks) +
                     " needs parallel.schedule=interleaved, not " + c.parallel.schedule);
-    const auto not_built = [](bool wanted, const std::string& key) {
-        refuse_when(wanted, key + ": announced, but not built in this version");
-    };
-    not_built(c.parallel.zero > 0, "parallel.zero");
-    not_built(c.run.devices > 1, "run.devices");
+    refuse_when(c.parallel.zero > 3,
+                "parallel.zero=" + std::to_string(c.parallel.zero) + ": expected 0, 1, 2 or 3");
+    refuse_when(c.parallel.zero > 0 && c.train.reduction == "reproducible",
+                "train.reduction=reproducible sums gradients and their norm in an order of its own, which "
+                "parallel.zero=" +
+                    std::to_string(c.parallel.zero) + " would make depend on the ranks; expected 0");
     refuse_when(c.parallel.reduce_dtype != "fp32" && c.train.reduction == "reproducible",
                 "parallel.reduce_dtype=" + c.parallel.reduce_dtype +
                     " rounds once for each rank, which train.reduction=reproducible excludes; expected fp32");

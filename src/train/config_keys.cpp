@@ -67,6 +67,10 @@ Rows run_rows() {
             "run.resume", [](auto& c) -> auto& { return c.run.resume; }, check_resume,
             "Where to start: auto (the newest whole checkpoint in run.dir, else from nothing), none, or the "
             "path of a checkpoint."),
+        text(
+            "run.init_from", [](auto& c) -> auto& { return c.run.init_from; },
+            "Where a run that does not go on from a checkpoint of its own takes its first weights: a "
+            ".safetensors file or a checkpoint. Everything else starts anew. Empty: random weights."),
         choice(
             "run.progress", [](auto& c) -> auto& { return c.run.progress; }, {"auto", "on", "off"},
             "The progress line: auto (on a terminal), on, off."),

@@ -8,6 +8,7 @@
 
 #include "train/evaluate_set.hpp"
 #include "train/experiment.hpp"
+#include "train/weight_source.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/comm/agree.hpp"
@@ -26,17 +27,41 @@ struct SavedModel {
     EpochPlan plan;
     std::unique_ptr<Model> model;
     std::unique_ptr<Arena> arena;
+    std::unique_ptr<WholeWeights> weights;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<Loader> loader;
 };
 
+/// What a checkpoint would say of weights that came without one.
+CheckpointMeta meta_of(Runtime& runtime, const Config& config, const WeightSource& source,
+                       const DatasetLayout& set) {
+    const bool measured = config.data.normalize == "standard" && source.normalize != config.data.normalize;
+    if (measured && config.data.train.empty())
+        throw usage_error("data.normalize=standard: " + source.path +
+                          " does not tell the statistics, and there is no data.train to take them from");
+    const Normalization normalization = normalization_for(
+        runtime, config, source,
+        measured ? open_dataset(runtime.mesh.world(), config.data.train, dataset_options(config)) : set);
+    CheckpointMeta meta;
+    meta.input_shift = normalization.shift;
+    meta.input_scale = normalization.scale;
+    meta.sample = set.sample;
+    meta.outputs = source.outputs;
+    return meta;
+}
+
 SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string& checkpoint,
                        const std::string& data, bool with_targets) {
     Communicator& world = runtime.mesh.world();
-    meta = read_checkpoint_meta(world, checkpoint);
+    std::optional<WeightSource> source;  // of a file that holds nothing else
+    if (!is_safetensors(checkpoint)) meta = read_checkpoint_meta(world, checkpoint);
     DatasetOptions wanted = dataset_options(config);
     if (!with_targets) wanted.y.clear();
     set = open_dataset(world, data, wanted);
+    if (is_safetensors(checkpoint)) {
+        source = read_weight_source(world, checkpoint, model_description(config, set.sample).layers);
+        meta = meta_of(runtime, config, *source, set);
+    }
     if (set.rows() > 0) check_compatible(set, meta.sample, data);
     check_kind(config, set);
     if (set.rows() > 0) check_targets(config, set, meta.outputs);
@@ -50,11 +75,16 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
         ModelOptions{.max_samples = plan.largest_lane(), .compute = compute_type(config)});
     arena = std::make_unique<Arena>(runtime.device, model->table(),
                                     ArenaOptions{.compute = compute_type(config)});
-    load_checkpoint(world, checkpoint, model->table(), *arena,
-                    config.train.eval_ema ? Part::average : Part::weights);
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    runner = std::make_unique<LaneRunner>(runtime.device, *model, *arena, threads.workers, threads.threads);
-    runner->use(arena->weights);
+    weights = std::make_unique<WholeWeights>(*arena);
+    runner = std::make_unique<LaneRunner>(runtime.device, *model, *weights, threads.workers, threads.threads);
+    if (source)
+        load_weights(world, runtime.device, runner->ops(), *source,
+                     model_description(config, meta.sample).layers, model->table(), *arena);
+    else
+        load_checkpoint(world, checkpoint, model->table(), *arena,
+                        config.train.eval_ema ? Part::average : Part::weights);
+    runner->use(WeightKind::current);
 
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());

@@ -44,6 +44,18 @@ ScalerOptions scaler_options(const Config& config) {
             .most_skips = config.scaler.max_skips};
 }
 
+TrainingStateOptions training_state_options(const Config& config, const Optimizer& optimizer) {
+    return {.stage = static_cast<int>(config.parallel.zero),
+            .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20)),
+            .overlap = config.parallel.overlap == "on",
+            .eval_average = config.train.eval_ema,
+            .arena = {.state_names = optimizer.state_names(),
+                      .compute = compute_type(config),
+                      .average = config.train.ema > 0},
+            .reducer = {.reproducible = config.train.reduction == "reproducible",
+                        .wire = config.parallel.reduce_dtype == "bf16" ? DType::bf16 : DType::f32}};
+}
+
 DType compute_type(const Config& config) {
     return config.train.precision == "bf16"   ? DType::bf16
            : config.train.precision == "fp16" ? DType::f16

@@ -10,6 +10,7 @@
 #include "trireme/optim/scaler.hpp"
 #include "trireme/optim/schedule.hpp"
 #include "trireme/parallel/pipeline.hpp"
+#include "trireme/parallel/training_state.hpp"
 #include "trireme/train/config.hpp"
 #include "trireme/train/runtime.hpp"
 
@@ -18,6 +19,8 @@ namespace trireme {
 LossOptions loss_options(const Config& config);
 OptimizerOptions optimizer_options(const Config& config);
 ScalerOptions scaler_options(const Config& config);
+/// All but what depends on this rank: its lanes, workers and spare cores.
+TrainingStateOptions training_state_options(const Config& config, const Optimizer& optimizer);
 /// What layers compute in: train.precision.
 DType compute_type(const Config& config);
 /// What data sets are opened with.

@@ -63,8 +63,9 @@ void generate(Runtime& runtime, const Config& config, const std::string& checkpo
     Arena arena(runtime.device, model.table(), {.compute = compute});
     load_checkpoint(world, checkpoint, model.table(), arena,
                     config.train.eval_ema ? Part::average : Part::weights);
-    LaneRunner runner(runtime.device, model, arena, 1, runtime.threads);
-    runner.use(arena.weights);
+    WholeWeights weights(arena);
+    LaneRunner runner(runtime.device, model, weights, 1, runtime.threads);
+    runner.use(WeightKind::current);
 
     // A window of the last tokens, computed anew for each: what follows the last one is not looked at.
     const std::int64_t context = model.input().count(), vocabulary = model.outputs();

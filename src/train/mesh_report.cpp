@@ -53,6 +53,26 @@ std::vector<std::string> mesh_table(Runtime& runtime, const Assembly& parts) {
     return table;
 }
 
+std::string state_text(const TrainingState& state) {
+    const StateBytes bytes = state.bytes();
+    std::string parts;
+    const auto add = [&parts](const char* what, std::int64_t size) {
+        if (size > 0)
+            parts +=
+                (parts.empty() ? "" : ", ") + std::string(what) + " " + bytes_text(static_cast<double>(size));
+    };
+    add("weights", bytes.weights);
+    add("their 16-bit copy", bytes.low);
+    add("gradients", bytes.gradients);
+    add("optimizer", bytes.states);
+    add("average", bytes.average);
+    add("windows", bytes.weight_windows + bytes.gradient_windows);
+    add("buffers", bytes.buffers);
+    return "parallel.zero=" + std::to_string(state.sharding.stage()) + ": the state is sharded over " +
+           std::to_string(state.sharding.ranks()) + " ranks, " +
+           bytes_text(static_cast<double>(bytes.total())) + " here (" + parts + ")";
+}
+
 double Bubble::expected(const Assembly& parts) {
     // A backward pass takes about twice as long as a forward pass: gradients of inputs and of weights.
     std::vector<double> forward, backward;

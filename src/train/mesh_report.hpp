@@ -12,6 +12,9 @@ namespace trireme {
 /// A heading and a line for each rank (the first ones, where there are many). Collective.
 std::vector<std::string> mesh_table(Runtime& runtime, const Assembly& parts);
 
+/// What this rank keeps of a sharded state, in bytes.
+std::string state_text(const TrainingState& state);
+
 /// The part of the time of a pipeline's ranks that is lost to waiting for each other.
 class Bubble {
 public:

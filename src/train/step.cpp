@@ -18,6 +18,9 @@ namespace {
 // What the extras of LaneSums are: the wishes of StepRequest::flags, then whether a gradient is not finite.
 constexpr int wishes = 2, verdict = 2;
 
+/// What a rank has when it takes part in a pass only for others.
+const LaneBatch no_lane{};
+
 void require_finite(const char* what, double value) {
     if (!std::isfinite(value))
         throw Error(Status::failed,
@@ -38,9 +41,9 @@ void pass_forward(const Model& model, Pipeline& pipeline, LaneContext& lane, con
 
 }  // namespace
 
-LaneRunner::LaneRunner(Device& device, const Model& model, const Arena& arena, int workers,
+LaneRunner::LaneRunner(Device& device, const Model& model, LaneWeights& weights, int workers,
                        int threads_per_lane, int slots, const Wrap& wrap)
-    : model_(model), arena_(arena), weights_(&arena.weights), crew_(workers) {
+    : model_(model), weights_(weights), crew_(workers) {
     for (int w = 0; w < workers; ++w) {
         auto ops = make_ops(device, threads_per_lane);
         Worker worker{wrap ? wrap(std::move(ops)) : std::move(ops), {}};
@@ -50,20 +53,16 @@ LaneRunner::LaneRunner(Device& device, const Model& model, const Arena& arena, i
     }
 }
 
-void LaneRunner::use(const Column& weights) {
-    weights_ = &weights;
-    if (arena_.low) ops().copy(weights.whole(), arena_.low->whole());
-}
-
 LaneContext LaneRunner::context(int worker, const LaneBatch& batch, int slot) {
     Worker& w = workers_[static_cast<std::size_t>(worker)];
     LaneContext lane;
     lane.ops = w.ops.get();
     lane.table = &model_.table();
     lane.plan = &model_.workspace();
-    lane.weights = weights_;
+    lane.weights = &weights_.weights();
+    lane.operands = &weights_.operands();
+    lane.weight_storage = weights_.storage();
     lane.group = model_.group();
-    lane.operands = arena_.low ? &*arena_.low : weights_;
     lane.workspace = w.workspaces[static_cast<std::size_t>(slot)].as<std::byte>();
     lane.samples = batch.samples();
     lane.first_in_batch = batch.first_in_batch;
@@ -101,7 +100,7 @@ TrainStep::TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions opt
       sums_(lanes),
       filled_(static_cast<std::size_t>(2 * parts.runner.workers() * parts.pipeline.chunks())) {
     for (int worker = 0; worker < parts_.runner.workers(); ++worker)
-        actions_.push_back(parts_.pipeline.actions_of(parts_.reducer.lanes_of(worker).size()));
+        actions_.push_back(parts_.pipeline.actions_of(parts_.state.reducer->turns(worker)));
 }
 
 StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& request) {
@@ -111,22 +110,25 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     attempt_ = request.attempt;
     for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
-    parts_.reducer.begin_step();
+    parts_.state.queue.take_waited_seconds();  // what lies between two steps
+    parts_.state.reducer->begin_step();
     const Stopwatch running;
     run_lanes(lanes, request);
     result.lanes_seconds = running.seconds();
     result.pipeline_seconds = parts_.pipeline.take_waited_seconds();
+    const double within_lanes = parts_.state.queue.take_waited_seconds();
 
     Stopwatch waiting;
-    parts_.reducer.finish_step(ops);
-    parts_.sums.run(parts_.arena.gradients);
-    result.exposed_seconds = waiting.seconds();
+    parts_.state.reducer->finish_step(ops);
+    parts_.sums.run(parts_.state.arena.gradients);
+    result.exposed_seconds = within_lanes + waiting.seconds();
 
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
     const double squares =
-        norm_first ? over_model(parts_.update.gradient_norm_squared(ops, parts_.arena, gradient_limit())) : 0;
+        norm_first ? summed(parts_.update.gradient_norm_squared(ops, parts_.state.arena, gradient_limit()))
+                   : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
     waiting.restart();
     if (!options_.reports) sums_.drop();
@@ -157,12 +159,15 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         require_finite("gradient norm", result.gradient_norm);
         if (options_.clip_norm > 0)
             info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
-        parts_.update.apply(ops, parts_.arena, info, false);
+        parts_.update.apply(ops, parts_.state.arena, info, false);
     } else {
         // Nothing depends on the norm before the update: one pass does both.
-        result.gradient_norm = std::sqrt(over_model(parts_.update.apply(ops, parts_.arena, info, true)));
+        result.gradient_norm = std::sqrt(summed(parts_.update.apply(ops, parts_.state.arena, info, true)));
         require_finite("gradient norm", result.gradient_norm);
     }
+    waiting.restart();
+    parts_.runner.weights().updated(ops);
+    if (parts_.world.size() > 1) result.exposed_seconds += waiting.seconds();
     return result;
 }
 
@@ -178,7 +183,7 @@ std::string TrainStep::culprit() {
     const ParameterTable& table = parts_.runner.model().table();
     const std::vector<ParameterId>& order = table.order();
     const std::string mine =
-        parts_.update.first_not_finite(parts_.runner.ops(), parts_.arena, gradient_limit());
+        parts_.update.first_not_finite(parts_.runner.ops(), parts_.state.arena, gradient_limit());
     const auto found = std::find_if(order.begin(), order.end(),
                                     [&](ParameterId id) { return !mine.empty() && table[id].name == mine; });
     const auto first =
@@ -186,22 +191,24 @@ std::string TrainStep::culprit() {
     return first < table.count() ? table[order[static_cast<std::size_t>(first)]].name : "";
 }
 
-/// The ranks of a replica hold different parameters: what each has found of a norm, added up.
-double TrainStep::over_model(double share) {
-    return parts_.model.size() > 1 ? all_reduce_value(parts_.model, share, Reduce::sum) : share;
+/// Ranks hold, or update, different parameters: what each has found of a norm, added up.
+double TrainStep::summed(double share) {
+    return parts_.norms.size() > 1 ? all_reduce_value(parts_.norms, share, Reduce::sum) : share;
 }
 
 void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request) {
     const LaneBatch* last = nullptr;
     for (const LaneBatch& batch : lanes)
         if (batch.samples() > 0) last = &batch;
-    if (lanes.empty()) return;
     std::fill(filled_.begin(), filled_.end(), std::uint8_t{0});
-    const std::int64_t first_lane = lanes.front().lane;
+    const std::int64_t first_lane = lanes.empty() ? 0 : lanes.front().lane;
     const auto work = [&](int worker) {
-        const std::int64_t begin = parts_.reducer.lanes_of(worker).begin - first_lane;
+        const Range mine = parts_.state.reducer->lanes_of(worker);
         for (const PipelineAction& action : actions_[static_cast<std::size_t>(worker)]) {
-            const LaneBatch& batch = lanes[static_cast<std::size_t>(begin + action.lane)];
+            const bool idle = action.lane >= mine.size();  // other ranks have more lanes
+            const LaneBatch& batch =
+                idle ? no_lane : lanes[static_cast<std::size_t>(mine.begin + action.lane - first_lane)];
+            if (batch.samples() == 0) visit(worker, batch, action);
             if (action.backward)
                 backward(worker, batch, action, request, &batch == last);
             else if (batch.samples() > 0)
@@ -213,11 +220,12 @@ void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& r
 }
 
 LaneContext TrainStep::context(int worker, const LaneBatch& batch, const PipelineAction& action) {
-    const GradientReducer::Target target = parts_.reducer.begin_lane(worker, batch.lane);
+    const GradientReducer::Target target = parts_.state.reducer->begin_lane(worker, batch.lane);
     const int chunk = worker * parts_.pipeline.chunks() + action.chunk;
     std::uint8_t& filled = filled_[static_cast<std::size_t>(2 * chunk + (action.backward ? 1 : 0))];
     LaneContext lane = parts_.runner.context(worker, batch, slot_of(action));
     lane.gradients = target.gradients;
+    lane.gradient_storage = parts_.state.reducer->storage();
     lane.accumulate = target.adds_up && std::exchange(filled, 1) != 0;
     lane.seed = options_.seed;
     lane.step = attempt_;
@@ -238,8 +246,10 @@ void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineActio
         const int chunk = action.chunk;
         pipeline.settle(slot_of(action));
         LaneContext lane = context(worker, batch, action);
-        lane.last = last;
-        if (last) lane.finished = [this](std::int64_t offset) { parts_.reducer.finished_below(offset); };
+        // Where gradients are sharded, what a lane leaves is summed on its own: each is the last one.
+        lane.last = last || lane.gradient_storage != nullptr;
+        if (lane.last)
+            lane.finished = [this](std::int64_t offset) { parts_.state.reducer->finished_below(offset); };
         if (pipeline.last(chunk)) {
             const double scale = request.scale / static_cast<double>(request.batch_samples);
             model.start_backward(lane, batch.y, static_cast<float>(scale), sums_.of_lane(batch.lane));
@@ -250,20 +260,34 @@ void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineActio
         if (!pipeline.first(chunk))
             pipeline.send_gradient(chunk, slot_of(action), model.inlet_gradient(lane, chunk));
     }
-    parts_.reducer.end_lane(parts_.runner.ops(worker), worker, batch.lane, empty);
+    parts_.state.reducer->end_lane(parts_.runner.ops(worker), worker, batch.lane, empty);
+}
+
+/// In place of a pass without samples: other ranks' lanes want what this rank has of their weights, and a
+/// share, zero, of their sums.
+void TrainStep::visit(int worker, const LaneBatch& batch, const PipelineAction& action) {
+    LaneContext lane = parts_.runner.context(worker, batch, slot_of(action));
+    lane.gradient_storage = parts_.state.reducer->storage();
+    parts_.runner.model().visit(lane, action.chunk, action.backward);
 }
 
 void evaluate_lanes(LaneRunner& runner, Pipeline& pipeline, std::span<const LaneBatch> lanes,
                     LaneSums& sums) {
     const auto work = [&](int worker) {
         const Range mine = part_of({0, static_cast<std::int64_t>(lanes.size())}, runner.workers(), worker);
+        const std::int64_t turns = std::max(mine.size(), runner.weights().turns(sums.lanes()));
         std::int64_t turn = 0;
-        for (const PipelineAction& action : pipeline.forward_actions_of(mine.size())) {
-            const LaneBatch& batch = lanes[static_cast<std::size_t>(mine.begin + action.lane)];
-            if (batch.samples() == 0) continue;
+        for (const PipelineAction& action : pipeline.forward_actions_of(turns)) {
+            const bool idle = action.lane >= mine.size();
+            const LaneBatch& batch =
+                idle ? no_lane : lanes[static_cast<std::size_t>(mine.begin + action.lane)];
             const int slot = static_cast<int>(turn++ % runner.slots());
             LaneContext lane = runner.context(worker, batch, slot);
             lane.training = false;
+            if (batch.samples() == 0) {
+                runner.model().visit(lane, action.chunk, false);
+                continue;
+            }
             pass_forward(runner.model(), pipeline, lane, batch, action.chunk, slot);
             if (pipeline.last(action.chunk)) runner.model().loss(lane, batch.y, sums.of_lane(batch.lane));
         }

@@ -203,6 +203,7 @@ void Trainer::say_what_starts() {
         log.info(runtime_.mesh.tensor().size() > 1
                      ? "sequence parallelism: each rank of a tensor group has its part of the positions"
                      : "parallel.sequence=true changes nothing where parallel.tensor=1");
+    if (parts_.state->sharding.stage() > 0) log.info(state_text(*parts_.state));
     if (staged())
         log.info("pipeline: " + config_.parallel.schedule + ", " +
                  count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +
@@ -315,11 +316,11 @@ void Trainer::take_step(const StepResult& result) {
 }
 
 void Trainer::validate() {
-    if (config_.train.eval_ema) parts_.runner->use(*parts_.arena->average);
+    if (config_.train.eval_ema) parts_.runner->use(WeightKind::average);
     const EvalResult result =
         evaluate_set({world(), *parts_.runner, *parts_.pipeline, runtime_.mesh.tensor().rank() == 0},
                      *parts_.valid_loader, parts_.valid_plan);
-    if (config_.train.eval_ema) parts_.runner->use(parts_.arena->weights);
+    if (config_.train.eval_ema) parts_.runner->use(WeightKind::current);
     take_validation(result);
     since_log_.restart();
 }
@@ -367,9 +368,9 @@ CheckpointMeta Trainer::meta() const {
 /// Loss and gradient are checked in each step, but the update itself can overflow as well.
 void Trainer::require_finite_weights() {
     double squares = 0;
-    parts_.runner->ops().sum_squares(parts_.arena->weights.whole(), &squares);
+    parts_.runner->ops().sum_squares(parts_.state->arena.weights.whole(), &squares);
     runtime_.device.synchronize();
-    if (!std::isfinite(all_reduce_value(runtime_.mesh.model(), squares)))  // ranks may hold different weights
+    if (!std::isfinite(all_reduce_value(world(), squares)))  // ranks may hold different weights
         throw Error(Status::failed,
                     "step " + std::to_string(position_.attempts()) +
                         " has left weights that are not finite: training has diverged and they are not "
@@ -381,7 +382,7 @@ void Trainer::require_finite_weights() {
 SavedCheckpoint Trainer::save_to(const std::string& path) {
     require_finite_weights();
     const SavedCheckpoint saved =
-        save_checkpoint(world(), path, parts_.model->table(), *parts_.arena, meta());
+        save_checkpoint(world(), path, parts_.model->table(), parts_.state->arena, meta());
     metrics_->checkpoint(saved);
     deadline_.took_save(saved.seconds);
     since_log_.restart();

@@ -64,7 +64,8 @@ TEST_CASE("help and version need no launcher", "[cli-usage]") {
     CHECK(help.status == 0);
     CHECK(help.out == none.out);
     CHECK(help.err.empty());
-    for (const char* command : {"import", "train", "eval", "predict", "info", "doctor", "bench"}) {
+    for (const char* command :
+         {"import", "train", "eval", "predict", "export", "report", "info", "doctor", "bench"}) {
         CHECK_THAT(help.out, contains(std::string("\n  ") + command));
         const Result own = trireme::testing::trireme(0, {command, "--help"});
         INFO(command);

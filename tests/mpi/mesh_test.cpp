@@ -27,20 +27,19 @@ struct Part {
           mine(part_of({0, lane_count}, mesh.data().size(), mesh.data().rank())),
           pipeline(mesh.pipeline(), PipelineSchedule::one_f_one_b, 1, mine.size()),
           model(description(layers), loss, sample, outputs, options(mesh, layers, sample, outputs, batch)),
-          arena(*device, model.table(), {.state_names = {"momentum"}}),
-          runner(*device, model, arena, 1, 1, pipeline.slots()),
+          state(mesh.data(), *device, model.table(),
+                {.arena = {.state_names = {"momentum"}}, .reducer = {.lanes = lanes, .my_lanes = mine}}),
+          arena(state.arena),
+          runner(*device, model, *state.weights, 1, 1, pipeline.slots()),
           optimizer(make_optimizer(sgd())),
           update(*optimizer, model.table(), sgd(), &mesh.model()),
-          reducer(
-              make_reducer(mesh.data(), *device, model.table(), arena, {.lanes = lanes, .my_lanes = mine})),
-          sums(model.table(), mesh.pipeline()),
+          sums(model.table(), mesh.pipeline(), state.sharding.pieces().updated),
           step({.world = mesh.world(),
-                .model = mesh.model(),
+                .norms = mesh.model(),
                 .pipeline = pipeline,
                 .runner = runner,
-                .arena = arena,
+                .state = state,
                 .update = update,
-                .reducer = *reducer,
                 .sums = sums},
                lanes, {.reports = mesh.tensor().rank() == 0}) {
         model.initialize(runner.ops(), arena.weights, 3);
@@ -96,11 +95,11 @@ struct Part {
     Range mine;
     Pipeline pipeline;
     Model model;
-    Arena arena;
+    TrainingState state;
+    Arena& arena;
     LaneRunner runner;
     std::unique_ptr<Optimizer> optimizer;
     UpdatePass update;
-    std::unique_ptr<GradientReducer> reducer;
     GradientSums sums;
     TrainStep step;
 };

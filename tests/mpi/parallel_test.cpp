@@ -6,7 +6,7 @@
 #include "comm/mpi_communicator.hpp"
 #include "support/lanes.hpp"
 #include "trireme/parallel/lane_tree.hpp"
-#include "trireme/parallel/reducer.hpp"
+#include "trireme/parallel/training_state.hpp"
 
 using namespace trireme;
 using namespace trireme::testing;
@@ -32,14 +32,14 @@ Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool
                  const std::vector<std::string>& layers = mlp) {
     Rig rig(layers, {11}, 3, 4);
     const ParameterTable& table = rig.model.table();
-    ReducerOptions options{.lanes = lanes,
-                           .my_lanes = part_of({0, lanes}, data.size(), data.rank()),
-                           .workers = workers,
-                           .reproducible = reproducible,
-                           .wire = wire,
-                           .overlap = overlap,
-                           .bucket_bytes = bucket_bytes};
-    const auto reducer = make_reducer(data, *rig.device, table, rig.arena, options);
+    const ReducerOptions options{.lanes = lanes,
+                                 .my_lanes = part_of({0, lanes}, data.size(), data.rank()),
+                                 .workers = workers,
+                                 .reproducible = reproducible,
+                                 .wire = wire};
+    TrainingState state(data, *rig.device, table,
+                        {.bucket_bytes = bucket_bytes, .overlap = overlap, .reducer = options});
+    GradientReducer* const reducer = state.reducer.get();
     std::int64_t last = -1;
     for (std::int64_t lane = options.my_lanes.begin; lane < options.my_lanes.end; ++lane)
         if (lane < empty_from) last = lane;
@@ -65,7 +65,7 @@ Reduction reduce(Communicator& data, std::int64_t lanes, bool reproducible, bool
     Reduction result;
     for (const Parameter& p : table.all())
         for (std::int64_t i = p.place.begin; i < p.place.end; ++i)
-            result.sum.push_back(rig.arena.gradients.whole().as<float>()[i]);
+            result.sum.push_back(state.arena.gradients.whole().as<float>()[i]);
     result.collectives = reducer->collectives() / 3;
     return result;
 }

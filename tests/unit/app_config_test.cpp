@@ -43,6 +43,7 @@ const std::map<std::string, std::string> other_values = {
     {"run.log", "warning"},
     {"run.trace_samples", "true"},
     {"run.resume", "runs/x/checkpoints/best.h5"},
+    {"run.init_from", "weights.safetensors"},
     {"run.progress", "off"},
     {"run.time_limit", "1-02:03:04"},
     {"data.train", "data/train #1-*.h5, b ; c.h5"},

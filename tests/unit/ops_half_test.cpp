@@ -48,7 +48,7 @@ bool same(double a, double b) {
 
 }  // namespace
 
-TEST_CASE("every 16-bit pattern survives the way to float32 and back", "[unit][ops]") {
+TEST_CASE("every 16-bit pattern survives the way to float32 and back", "[unit][ops][many-calls]") {
     const Machine machine(GENERATE(from_range(devices())));
     const DType type = GENERATE(bf16, f16);
     const std::int64_t n = 65536;
@@ -80,7 +80,7 @@ TEST_CASE("every 16-bit pattern survives the way to float32 and back", "[unit][o
     REQUIRE((results[0] == results[1]));  // in parentheses, so that a failure does not print them all
 }
 
-TEST_CASE("narrowing rounds to nearest, ties to even", "[unit][ops]") {
+TEST_CASE("narrowing rounds to nearest, ties to even", "[unit][ops][many-calls]") {
     const Machine machine(GENERATE(from_range(devices())));
     const DType type = GENERATE(bf16, f16);
     // Every value, every tie between neighbours (denormals and the edge to infinity included), what lies next

@@ -61,3 +61,17 @@ TEST_CASE("asking for the CPU opens no plugin", "[unit][tensor]") {
     CHECK(make_device("cpu")->name() == "cpu");
     REQUIRE_THROWS_WITH(make_device("gpu"), contains("expected auto, cpu or cuda"));
 }
+
+TEST_CASE("the CUDA backend of this build is taken, as far as the machine allows", "[unit][tensor]") {
+    const char* built = std::getenv("TRIREME_BUILT_PLUGIN");
+    if (built == nullptr) {
+        WARN("skipped: this build has no CUDA backend");
+        return;
+    }
+    const Plugin plugin(built);
+    const std::string reason = cuda_absence();
+    const bool taken = reason.empty() || reason.find("driver") != std::string::npos ||
+                       reason.find("no GPU") != std::string::npos;
+    INFO(reason);
+    CHECK(taken);
+}

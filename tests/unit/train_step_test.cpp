@@ -23,8 +23,13 @@ struct Training {
              std::int64_t lanes, DType compute = DType::f32)
         : comm(MPI_COMM_SELF, false),
           rig(layers, {1, 8, 8}, 4, 16, {}, "kaiming", "cpu", compute),
-          arena(*rig.device, rig.model.table(),
-                {.state_names = {"m", "v"}, .compute = compute, .average = compute != DType::f32}) {
+          state(comm, *rig.device, rig.model.table(),
+                {.arena = {.state_names = {"m", "v"}, .compute = compute, .average = compute != DType::f32},
+                 .reducer = {.lanes = lanes,
+                             .my_lanes = {0, lanes},
+                             .workers = workers,
+                             .reproducible = reproducible}}),
+          arena(state.arena) {
         const std::string path = (folder.path() / "train-0.h5").string();
         io::File file(path, io::Access::create);
         std::vector<float> x;
@@ -37,19 +42,16 @@ struct Training {
         const EpochPlan plan{48, 16, lanes, false};
         loader = std::make_unique<Loader>(open_dataset(comm, path),
                                           LoaderOptions{.plan = plan, .my_lanes = {0, lanes}, .classes = 4});
-        runner = std::make_unique<LaneRunner>(*rig.device, rig.model, arena, workers, 1);
+        runner = std::make_unique<LaneRunner>(*rig.device, rig.model, *state.weights, workers, 1);
         const OptimizerOptions options{.name = "adamw", .weight_decay = 0.01};
         optimizer = make_optimizer(options);
         update = std::make_unique<UpdatePass>(*optimizer, rig.model.table(), options);
-        reducer = make_reducer(
-            comm, *rig.device, rig.model.table(), arena,
-            {.lanes = lanes, .my_lanes = {0, lanes}, .workers = workers, .reproducible = reproducible});
-        sums = std::make_unique<GradientSums>(rig.model.table(), comm);
+        sums = std::make_unique<GradientSums>(rig.model.table(), comm, state.sharding.pieces().updated);
         step = std::make_unique<TrainStep>(
-            StepParts{comm, comm, stages, *runner, arena, *update, *reducer, *sums}, lanes,
+            StepParts{comm, comm, stages, *runner, state, *update, *sums}, lanes,
             StepOptions{.clip_norm = clip, .may_skip = compute == DType::f16, .average_decay = 0.9});
         rig.model.initialize(*rig.ops, arena.weights, 1);
-        runner->use(arena.weights);
+        runner->use(WeightKind::current);
         loader->start(0, 0);
     }
 
@@ -64,12 +66,12 @@ struct Training {
     TempDir folder;
     MpiCommunicator comm;
     Rig rig;
-    Arena arena;
+    TrainingState state;
+    Arena& arena;
     std::unique_ptr<Loader> loader;
     std::unique_ptr<LaneRunner> runner;
     std::unique_ptr<Optimizer> optimizer;
     std::unique_ptr<UpdatePass> update;
-    std::unique_ptr<GradientReducer> reducer;
     Pipeline stages;
     std::unique_ptr<GradientSums> sums;
     std::unique_ptr<TrainStep> step;

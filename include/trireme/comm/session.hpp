@@ -1,9 +1,10 @@
 // The process's stay in MPI: started first, ended last. Knows the world, this rank's node and its share of
-// the cores.
+// the cores. Where a process drives several devices, each of its threads is a rank with a session of its own.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/comm/communicator.hpp"
 
@@ -14,6 +15,10 @@ public:
     /// Initializes MPI (thread level MULTIPLE: the communication thread, and devices driven by threads, call
     /// it side by side) with errors returned, not fatal. @throws Error when less is provided.
     Session(int& argc, char**& argv);
+    /// What each of `devices` threads of this process sees as a rank: rank = process * devices + device, and
+    /// an even share of the process's cores. They must be gone before this session ends. Collective among the
+    /// processes. @throws Error (bad_usage) when these do not ask for as many.
+    std::vector<std::unique_ptr<Session>> per_device(int devices);
     /// Finalizes MPI, unless an exception is on its way: then other ranks may still wait, and main must
     /// abort.
     ~Session();
@@ -27,8 +32,12 @@ public:
     int local_rank() const { return local_->rank(); }  ///< among the ranks of this node (shared-memory split)
     int local_size() const { return local_->size(); }
     Communicator& local() { return *local_; }
+    int process() const { return process_; }  ///< of this rank, among `processes`
+    int processes() const { return processes_; }
+    int device() const { return device_; }  ///< of this rank, among the process's `devices`
+    int devices() const { return devices_; }
     const std::string& host() const { return host_; }
-    /// Cores this process may run on, and its share when the ranks of the node overlap on them.
+    /// Cores this process may run on, and this rank's share where the ranks of the node overlap on them.
     int allowed_cores() const { return allowed_cores_; }
     int core_share() const { return core_share_; }
 
@@ -36,8 +45,12 @@ public:
     [[noreturn]] void abort(int status) noexcept;
 
 private:
+    Session(const Session& process, int device, std::unique_ptr<Communicator> world,
+            std::unique_ptr<Communicator> local, int devices);
+
     std::unique_ptr<Communicator> world_, local_;
     std::string host_;
+    int process_ = 0, processes_ = 1, device_ = 0, devices_ = 1;
     int allowed_cores_ = 1, core_share_ = 1;
     int uncaught_at_start_ = 0;
     bool owns_mpi_ = true;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,7 +64,10 @@ public:
     /// not HDF5, or truncated. Reading takes no file lock: read-only directories and several jobs on one file
     /// work.
     File(const std::string& path, Access access);
-    /// All ranks of `comm` together, through MPI-IO when there is more than one. Collective.
+    /// All ranks of `comm` together, through MPI-IO when they are several processes; ranks that are threads
+    /// of one process share its handle. Collective, as is all that changes the structure of the file, flush()
+    /// and close(); reading and writing data sets is not. `comm` is kept by reference. While a group of which
+    /// a process holds some ranks opens or closes a file, no other group of ranks of that process may.
     File(const std::string& path, Access access, Communicator& comm);
 
     const std::string& path() const;
@@ -109,7 +113,13 @@ public:
     struct Handle;
 
 private:
+    void together(const std::function<void()>& action);
+    std::shared_ptr<void> once(const std::function<std::shared_ptr<void>()>& make);
+    Dataset create_here(const std::string& dataset, DType dtype, const Shape& shape,
+                        std::int64_t rows_per_chunk, int deflate);
+
     std::shared_ptr<Handle> handle_;
+    Communicator* comm_ = nullptr;  ///< of the ranks that hold the file, where there are several
 };
 
 /// "1.10.8 (parallel)".

@@ -16,6 +16,7 @@
 #include "trireme/nn/plan.hpp"
 #include "trireme/ops/ops.hpp"
 #include "trireme/param/arena.hpp"
+#include "trireme/param/blocks.hpp"
 #include "trireme/param/table.hpp"
 
 namespace trireme {
@@ -50,13 +51,15 @@ struct LaneContext {
     Ops* ops = nullptr;
     const ParameterTable* table = nullptr;
     const WorkspacePlan* plan = nullptr;
-    const Column* weights = nullptr;    ///< float32: what norms, biases and statistics are read from
-    const Column* operands = nullptr;   ///< in the compute type: what products read
-    const Column* gradients = nullptr;  ///< where this lane's gradients go
+    const Column* weights = nullptr;           ///< float32: what norms, biases and statistics are read from
+    const Column* operands = nullptr;          ///< in the compute type: what products read
+    const Column* gradients = nullptr;         ///< where this lane's gradients go
+    BlockStorage* weight_storage = nullptr;    ///< told of each block; absent: all weights are there,
+    BlockStorage* gradient_storage = nullptr;  ///< and a place for every gradient
     std::byte* workspace = nullptr;
     bool training = true;     ///< dropout acts, batchnorm takes the lane's statistics
     bool accumulate = false;  ///< add to the gradients that earlier lanes left there
-    bool last = false;        ///< no lane with samples follows on this rank in this step
+    bool last = false;        ///< no lane with samples adds to the same gradients after this one
     TensorGroup group{};
     std::uint64_t seed = 0;
     std::int64_t step = 0;            ///< attempted updates so far: the dropout key
@@ -69,6 +72,12 @@ struct LaneContext {
     View weight(ParameterId id) const { return weights->of((*table)[id]); }
     View operand(ParameterId id) const { return operands->of((*table)[id]); }
     View gradient(ParameterId id) const { return gradients->of((*table)[id]); }
+    /// The pass comes to a block on its way to block `until`. What is left of gradients goes before what is
+    /// wanted of weights: so ranks whose lanes have no samples communicate in the same order.
+    void enter(int block, int until, bool backward) const {
+        if (backward && gradient_storage != nullptr) gradient_storage->enter(*ops, block, until, backward);
+        if (weight_storage != nullptr) weight_storage->enter(*ops, block, until, backward);
+    }
     /// Backward is through with the layer whose first parameter this is.
     void gradients_done(ParameterId first) const {
         if (finished) finished(table->finished_after(first));
@@ -100,6 +109,7 @@ struct ModelPlan {
     };
     std::map<std::string, Tied> embeddings{};  ///< by layer name, for heads that share their weights
     bool split_output = false;  ///< wanted by the model of its last layer; then: whether it is so
+    bool outermost = true;      ///< the sequence being planned is the model's
     bool here = true;           ///< the layer being planned is on this rank's stages of the pipeline
 };
 

@@ -80,6 +80,8 @@ public:
     /// Adds the gradients of the chunk's weights to lane.gradients and leaves that of its inlet there. x as
     /// in forward().
     void backward(LaneContext& lane, View x, int chunk = 0) const;
+    /// In place of a pass of a lane that has no samples: what other ranks want of this one on the way.
+    void visit(const LaneContext& lane, int chunk, bool backward) const;
 
     /// Sets the weights to their initial values; every element depends on seed, parameter and index only.
     void initialize(Ops& ops, const Column& weights, std::uint64_t seed) const;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,8 @@ public:
     virtual ~Optimizer() = default;
     /// Names of the columns it keeps, in the order update() expects them: {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
-    /// True where a step depends on norms of each parameter: every run is then one parameter, and measure()
-    /// is called for all runs before update() is for any.
+    /// True where a step depends on norms of each parameter: every run is then of one parameter, and
+    /// measure() is called for all runs before update() is for any.
     virtual bool layerwise() const { return false; }
     /// Adds to the norms of a run; may advance the moments.
     virtual void measure(Ops&, Arena&, const UpdateRun&, const UpdateInfo&, LayerNorms&) const {}
@@ -61,14 +62,15 @@ public:
 /// @throws Error (bad_usage) naming key and value when they are unknown or out of range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 
-/// One update of all parameters: weights by the optimizer, statistics by their running average. One fused
-/// pass per run of like parameters.
+/// One update of all that this rank updates of the parameters: weights by the optimizer, statistics by their
+/// running average. One fused pass per run of like parameters.
 class UpdatePass {
 public:
-    /// Everything but the options is kept by reference. `parts`: the ranks that hold parts of the same
-    /// parameters; absent: none. @throws Error (bad_usage) naming a rule that fits no parameter.
+    /// Everything but the options is kept by reference. `parts`: the ranks that hold, or update, parts of the
+    /// same parameters; absent: none. `pieces`: what this rank updates (ArenaPieces::updated); absent: all.
+    /// @throws Error (bad_usage) naming a rule that fits no parameter.
     UpdatePass(const Optimizer& optimizer, const ParameterTable& table, const OptimizerOptions& options,
-               Communicator* parts = nullptr);
+               Communicator* parts = nullptr, std::optional<std::vector<Range>> pieces = {});
 
     /// Returns this rank's share of the squared norm of the scaled gradient when `want_norm`, else 0.
     /// Collective over the parts for layer-wise optimizers.
@@ -76,7 +78,8 @@ public:
     /// This rank's share of the sum of squares over all weight gradients (statistics excluded), without
     /// changing anything. Gradients beyond `limit` count as inf.
     double gradient_norm_squared(Ops& ops, const Arena& arena, float limit = no_limit) const;
-    /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN; empty: none.
+    /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN in what this
+    /// rank updates; empty: none.
     std::string first_not_finite(Ops& ops, const Arena& arena, float limit = no_limit) const;
 
     static constexpr float no_limit = std::numeric_limits<float>::infinity();
@@ -89,7 +92,7 @@ private:
     const ParameterTable& table_;
     Communicator* parts_;
     std::vector<UpdateRun> runs_;
-    std::vector<LayerNorms> norms_;  ///< one per run
+    std::vector<LayerNorms> norms_;  ///< one per parameter, the same on all parts
 };
 
 }  // namespace trireme

@@ -24,9 +24,10 @@ struct ParameterRule {
 /// @throws Error (bad_usage) quoting the rule and what was expected.
 ParameterRule parse_rule(const std::string& text);
 
-/// Neighbouring parameters that one update fits.
+/// Neighbouring parameters, or what this rank updates of them, that one update fits.
 struct UpdateRun {
     Range place;
+    ParameterId parameter = 0;  ///< the only one, or the first of several
     Role role = Role::weight;
     double lr_factor = 1;  ///< on the schedule's rate
     double weight_decay = 0;
@@ -39,8 +40,10 @@ struct RunOptions {
     double lr = 1e-3, weight_decay = 0;  ///< what rules relate to; the decay is for Parameter::decay only
     std::vector<ParameterRule> rules{};  ///< later ones win over earlier ones
     bool one_each = false;               ///< a run for every parameter, none joined
+    std::optional<std::vector<Range>> pieces{};  ///< what this rank updates, in arena order; absent: all
 };
-/// In arena order; they cover it. @throws Error (bad_usage) naming a rule that fits no weight of the table.
+/// In arena order; they cover the pieces, and none reaches over the end of one. @throws Error (bad_usage)
+/// naming a rule that fits no weight of the table.
 std::vector<UpdateRun> make_update_runs(const ParameterTable& table, const RunOptions& options);
 
 /// Who decays and who has a rate of its own, for the start-up log; a few lines.

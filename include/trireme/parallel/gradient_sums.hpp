@@ -14,11 +14,11 @@ namespace trireme {
 
 class GradientSums {
 public:
-    /// Finds the tied weights of which this rank has one of two copies. Collective over `pipeline`, the
-    /// stages of one replica.
-    GradientSums(const ParameterTable& table, Communicator& pipeline);
+    /// Finds the tied weights of which this rank has one of two copies; of those, what it updates (`pieces`:
+    /// ArenaPieces::updated). Collective over `pipeline`, the stages of one replica.
+    GradientSums(const ParameterTable& table, Communicator& pipeline, const std::vector<Range>& pieces);
 
-    /// Afterwards all copies have the whole gradient, bit by bit the same. Collective.
+    /// Afterwards both copies have the whole gradient, bit by bit the same. Collective.
     void run(const Column& gradients);
 
 private:

@@ -2,6 +2,7 @@
 // lies in the arena, whether it decays, or how it starts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ struct Parameter {
     bool counted = true;           ///< false: a copy, which another rank counts in sums over all parameters
     bool shared = false;           ///< a second layer here uses it, and leaves its gradient there first
     bool tied = false;             ///< two layers use it, here or on different stages of the pipeline
+    bool operand = false;          ///< products read it, in the compute type; all else reads float32
+    int block = 0;                 ///< the top-level layer that it belongs to; set by ParameterTable::add
     Range place{};                 ///< where it lies in the arena; set by ParameterTable::lay_out
 
     /// Extents of the part that is held here; [0] where it is not.
@@ -60,11 +63,19 @@ std::vector<Strip> strips_of(const Parameter& parameter, Range local);
 
 using ParameterId = int;
 
+/// Every parameter, and every part of a bucket, starts at a multiple of so many elements: 64 bytes of
+/// float32, one cache line, four 16-byte accesses.
+inline constexpr std::int64_t parameter_alignment = 16;
+
 class ParameterTable {
 public:
     /// Parameters are added in the order of the forward pass.
     /// @throws Error (bad_usage) when the name is taken.
     ParameterId add(Parameter parameter);
+
+    /// What is added from now on belongs to the next block: layers whose parameters are wanted together.
+    /// Returns its number, from 0.
+    int begin_block() { return ++block_; }
 
     /// A second layer uses this parameter; `here`: a layer of this rank. Where the first one is on another
     /// stage of the pipeline, this rank gets a copy, and the gradients of both have to be added.
@@ -73,8 +84,8 @@ public:
     void leave_out(Range ids);
 
     /// Places all parameters: first the statistics, which are final before backward begins, then the weights,
-    /// last added first, the order in which backward finishes gradients. Each starts at a multiple of 16
-    /// elements (64 bytes of float32); the gaps stay zero in every column.
+    /// last added first, the order in which backward finishes gradients. Each starts at a multiple of
+    /// parameter_alignment; the gaps stay zero in every column.
     void lay_out();
     /// The parameters as they lie in the arena.
     const std::vector<ParameterId>& order() const { return order_; }
@@ -84,6 +95,7 @@ public:
     const std::vector<Parameter>& all() const { return parameters_; }
     const Parameter& operator[](ParameterId id) const { return parameters_[static_cast<std::size_t>(id)]; }
     int count() const { return static_cast<int>(parameters_.size()); }
+    int blocks() const { return std::max(block_, 0) + 1; }
     /// Elements of one arena column, gaps included.
     std::int64_t arena_size() const { return arena_size_; }
     /// Elements of all weights of the whole model, gaps and statistics excluded.
@@ -98,6 +110,7 @@ private:
     std::vector<Parameter> parameters_;
     std::vector<ParameterId> order_;
     std::int64_t arena_size_ = 0;
+    int block_ = -1;  ///< the last one begun; parameters added before the first belong to it
 };
 
 }  // namespace trireme

@@ -27,6 +27,7 @@ struct Config {
         std::string log = "info";
         bool trace_samples = false;
         std::string resume = "auto";    ///< auto, none, or a checkpoint
+        std::string init_from;          ///< weights that a fresh run starts from; empty: random ones
         std::string progress = "auto";  ///< auto: on a terminal; on; off
         std::string time_limit = "auto";
     } run;

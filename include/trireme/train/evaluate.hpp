@@ -18,7 +18,8 @@ struct EvalResult {
 };
 
 /// `config` supplies the data keys (x, y, cache, prefetch) and batch; model and normalisation come from the
-/// checkpoint. Collective. @throws Error (bad_data) when the data do not fit the model.
+/// checkpoint. In place of a checkpoint a .safetensors file may stand, whose model `config` then describes.
+/// Collective. @throws Error (bad_data) when the data do not fit the model.
 EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                const std::string& data);
 

@@ -12,7 +12,7 @@
 #include "trireme/optim/optimizer.hpp"
 #include "trireme/parallel/gradient_sums.hpp"
 #include "trireme/parallel/pipeline.hpp"
-#include "trireme/parallel/reducer.hpp"
+#include "trireme/parallel/training_state.hpp"
 #include "trireme/train/crew.hpp"
 
 namespace trireme {
@@ -23,15 +23,13 @@ public:
     /// What each worker's ops are wrapped in, for measurements.
     using Wrap = std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)>;
 
-    /// The arena is kept by reference. `slots`: lanes of each worker that are in flight at the same time,
-    /// each with a workspace.
-    LaneRunner(Device& device, const Model& model, const Arena& arena, int workers, int threads_per_lane,
+    /// Layers compute with `weights`, which are kept by reference. `slots`: lanes of each worker that are in
+    /// flight at the same time, each with a workspace.
+    LaneRunner(Device& device, const Model& model, LaneWeights& weights, int workers, int threads_per_lane,
                int slots = 1, const Wrap& wrap = {});
 
-    /// Layers compute with these weights from now on: the arena's own, or their average. Where they compute
-    /// in 16 bits, the rounded copy is made anew. To be called when weights have changed otherwise than by an
-    /// update.
-    void use(const Column& weights);
+    /// As LaneWeights::use.
+    void use(WeightKind kind) { weights_.use(ops(), kind); }
 
     int workers() const { return static_cast<int>(workers_.size()); }
     Ops& ops(int worker = 0) { return *workers_[static_cast<std::size_t>(worker)].ops; }
@@ -41,6 +39,7 @@ public:
     /// Runs action(worker) for every worker, side by side, and waits. @throws the first error.
     void run(const std::function<void(int)>& action) { crew_.run(action); }
     const Model& model() const { return model_; }
+    LaneWeights& weights() { return weights_; }
 
 private:
     struct Worker {
@@ -48,8 +47,7 @@ private:
         std::vector<Buffer> workspaces;  ///< one per slot
     };
     const Model& model_;
-    const Arena& arena_;
-    const Column* weights_;
+    LaneWeights& weights_;
     std::vector<Worker> workers_;
     Crew crew_;
 };
@@ -66,6 +64,7 @@ public:
     void clear();
     /// Drops this rank's sums, not the extras.
     void drop();
+    std::int64_t lanes() const { return lanes_; }
     LossSums of_lane(std::int64_t lane);
     double& extra(int i) { return values_[values_.size() - extras + static_cast<std::size_t>(i)]; }
     /// One all-reduce. Afterwards loss(), count(), correct() are those of all lanes.
@@ -107,7 +106,7 @@ struct StepResult {
     std::string
         culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
     bool flags[2] = {};
-    double exposed_seconds = 0;   ///< spent waiting for the reduction
+    double exposed_seconds = 0;   ///< spent waiting for other ranks' gradients and weights
     double lanes_seconds = 0;     ///< of all lanes, forward and backward,
     double pipeline_seconds = 0;  ///< and what of it was waiting for the stages before and after
 };
@@ -115,12 +114,11 @@ struct StepResult {
 /// The ranks and parts that a step is made of; everything is kept by reference.
 struct StepParts {
     Communicator& world;  ///< all ranks
-    Communicator& model;  ///< those of one replica, which hold its parameters between them
+    Communicator& norms;  ///< those whose updates make up one update of the model
     Pipeline& pipeline;
     LaneRunner& runner;
-    Arena& arena;
+    TrainingState& state;
     UpdatePass& update;
-    GradientReducer& reducer;
     GradientSums& sums;
 };
 
@@ -129,19 +127,20 @@ public:
     /// `lanes`: V.
     TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions options);
 
-    /// Lanes, reduce, unscale, finite check, clip, update. `lanes`: this rank's lanes of the step, in order.
-    /// Collective. @throws Error (failed, all ranks) when loss or gradient is not finite and may not be
-    /// skipped.
+    /// Lanes, reduce, unscale, finite check, clip, update, share. `lanes`: this rank's lanes of the step, in
+    /// order. Collective. @throws Error (failed, all ranks) when loss or gradient is not finite and may not
+    /// be skipped.
     StepResult run(std::span<const LaneBatch> lanes, const StepRequest& request);
 
 private:
     float gradient_limit() const;
-    double over_model(double share);
+    double summed(double share);
     std::string culprit();
     void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
     void forward(int worker, const LaneBatch& batch, const PipelineAction& action);
     void backward(int worker, const LaneBatch& batch, const PipelineAction& action,
                   const StepRequest& request, bool last);
+    void visit(int worker, const LaneBatch& batch, const PipelineAction& action);
     LaneContext context(int worker, const LaneBatch& batch, const PipelineAction& action);
     int slot_of(const PipelineAction& action) const {
         return static_cast<int>(action.lane % parts_.runner.slots());
@@ -159,6 +158,7 @@ private:
 };
 
 /// Forward only, dropout off, running statistics; sums go to the lane's slot, on the ranks of the last stage.
+/// Collective where weights are sharded.
 void evaluate_lanes(LaneRunner& runner, Pipeline& pipeline, std::span<const LaneBatch> lanes, LaneSums& sums);
 
 }  // namespace trireme

@@ -57,6 +57,7 @@ __device__ inline void products(const float* own, int d, const float* other, int
                                 float (&product)[rows_of_a_warp]) {
 #pragma unroll
     for (int r = 0; r < rows_of_a_warp; ++r) product[r] = 0;
+#pragma unroll 4
     for (int c = 0; c < d; ++c) {
         const float value = other[lane_of() * pitch + c];
 #pragma unroll
@@ -68,6 +69,7 @@ __device__ inline void products(const float* own, int d, const float* other, int
 template <int parts>
 __device__ inline void add_weighted(const float* weight, const float* other, int pitch, int d,
                                     float (&sum)[rows_of_a_warp][parts]) {
+#pragma unroll 4  // all at once would need more registers than there are
     for (int o = 0; o < other_rows; ++o) {
         float w[rows_of_a_warp];
 #pragma unroll

@@ -1,0 +1,66 @@
+// The collectives of a data group, one after another in the order in which they are posted, which is the same
+// on all ranks: at once, or by a thread of their own while lanes go on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "trireme/comm/communicator.hpp"
+
+namespace trireme {
+
+/// What is posted: something that can be done for several numbers.
+class CollectiveWork {
+public:
+    virtual ~CollectiveWork() = default;
+    virtual void run(Communicator& comm, int which) = 0;
+};
+
+class CollectiveQueue {
+public:
+    /// `comm` is kept by reference. `overlap`: with a thread, on a duplicate of comm; then collective. One
+    /// rank alone needs no thread.
+    CollectiveQueue(Communicator& comm, bool overlap);
+    ~CollectiveQueue();
+    CollectiveQueue(const CollectiveQueue&) = delete;
+    CollectiveQueue& operator=(const CollectiveQueue&) = delete;
+
+    Communicator& comm() { return comm_; }
+    bool overlaps() const { return thread_.joinable(); }
+
+    using Ticket = std::int64_t;
+    static constexpr Ticket none = -1;
+    /// `work` has to outlive the wait for it.
+    Ticket post(CollectiveWork& work, int which);
+    /// Until this one, and all that were posted before, are done. @throws what the thread met.
+    void wait(Ticket ticket);
+    void wait_all() { wait(posted_ - 1); }
+
+    /// Seconds that the posting thread has spent here since the last call of this.
+    double take_waited_seconds();
+
+private:
+    struct Task {
+        CollectiveWork* work;
+        int which;
+    };
+    void serve();
+
+    Communicator& comm_;
+    std::unique_ptr<Communicator> own_;  ///< of the thread
+    std::mutex mutex_;
+    std::condition_variable wake_, progress_;
+    std::vector<Task> tasks_;       ///< task of ticket t: at t mod size
+    Ticket posted_ = 0, done_ = 0;  ///< how many
+    bool closing_ = false;
+    std::exception_ptr error_;
+    double waited_ = 0;
+    std::thread thread_;
+};
+
+}  // namespace trireme
