@@ -26,14 +26,14 @@ Buffer random_reals(Runtime& runtime, Ops& ops, DType type, std::int64_t count) 
 
 }  // namespace
 
-double seconds_of(Communicator& world, const std::function<void()>& action, double budget) {
+double seconds_of(Communicator& ranks, const std::function<void()>& action, double budget) {
     action();
     action();
-    world.barrier();
+    ranks.barrier();
     const Stopwatch once;
     action();
     // The same number of repetitions on all ranks: the action may be collective.
-    const double estimate = all_reduce_value(world, once.seconds(), Reduce::max);
+    const double estimate = all_reduce_value(ranks, once.seconds(), Reduce::max);
     const int repetitions = std::clamp(static_cast<int>(budget / std::max(1e-7, estimate)), 7, 20000);
     std::vector<double> seconds(static_cast<std::size_t>(repetitions));
     for (double& s : seconds) {
@@ -42,7 +42,7 @@ double seconds_of(Communicator& world, const std::function<void()>& action, doub
         s = watch.seconds();
     }
     std::nth_element(seconds.begin(), seconds.begin() + repetitions / 2, seconds.end());
-    return all_reduce_value(world, seconds[static_cast<std::size_t>(repetitions / 2)], Reduce::max);
+    return all_reduce_value(ranks, seconds[static_cast<std::size_t>(repetitions / 2)], Reduce::max);
 }
 
 Product::Product(Runtime& runtime, Ops& ops, const Work::Gemm& gemm, DType compute)
@@ -103,9 +103,9 @@ Product::Product(Runtime& runtime, Ops& ops, const Work::AttentionPass& pass, DT
     action_ = [=, &ops] { ops.attention_backward(args, dy, dq, dk, dv); };
 }
 
-double copy_rate(Runtime& runtime, Ops& ops) {
-    const std::int64_t count = 32 << 20;  // two buffers of 128 MB
-    const Buffer from = random_reals(runtime, ops, DType::f32, count),
+double copy_rate(Runtime& runtime, Ops& ops, std::int64_t count) {
+    // Zeros: a copy takes as long whatever it carries, and both buffers have been written to.
+    const Buffer from = elements_of(runtime.device, DType::f32, count),
                  to = elements_of(runtime.device, DType::f32, count);
     const View x = view_of(from.as<float>(), Shape{count}), y = view_of(to.as<float>(), Shape{count});
     const double seconds = seconds_of(
@@ -113,11 +113,11 @@ double copy_rate(Runtime& runtime, Ops& ops) {
     return 2.0 * static_cast<double>(x.bytes()) / seconds;
 }
 
-double reduce_seconds(Runtime& runtime, std::int64_t elements) {
-    Communicator& world = runtime.session.world();
+double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements, double budget) {
     const Buffer buffer = elements_of(runtime.device, DType::f32, elements);  // zeros: the sums stay finite
     const View view = view_of(buffer.as<float>(), Shape{elements});
-    return seconds_of(world, [&] { world.all_reduce(view, Reduce::sum); });
+    return seconds_of(
+        ranks, [&] { ranks.all_reduce(view, Reduce::sum); }, budget);
 }
 
 }  // namespace trireme::app

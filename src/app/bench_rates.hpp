@@ -10,8 +10,8 @@
 namespace trireme::app {
 
 /// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of
-/// the slowest rank, since all ranks work at the same time and share the memory. Collective.
-double seconds_of(Communicator& world, const std::function<void()>& action, double budget = 0.3);
+/// the slowest of these ranks, since they work at the same time and share the memory. Collective.
+double seconds_of(Communicator& ranks, const std::function<void()>& action, double budget = 0.3);
 
 /// A matrix product or a convolution pass with operands of its own, to be run again and again.
 class Product {
@@ -28,14 +28,15 @@ private:
 
 /// Seconds of one product of this shape, alone: its operands stay in cache where they fit. Collective.
 template <class Shape>
-double product_seconds(Runtime& runtime, Ops& ops, const Shape& shape, DType compute) {
+double product_seconds(Communicator& ranks, Runtime& runtime, Ops& ops, const Shape& shape, DType compute) {
     const Product product(runtime, ops, shape, compute);
-    return seconds_of(runtime.session.world(), [&] { product.run(); });
+    return seconds_of(ranks, [&] { product.run(); });
 }
 
-/// Bytes read plus bytes written per second by a copy of 256 MB on every rank at once. Collective.
-double copy_rate(Runtime& runtime, Ops& ops);
-/// Seconds of an in-place all-reduce (sum) of this many float32 over all ranks. Collective.
-double reduce_seconds(Runtime& runtime, std::int64_t elements);
+/// Bytes read plus bytes written per second by a copy of so many float32 (two buffers of 128 MB) on every
+/// rank at once. Collective.
+double copy_rate(Runtime& runtime, Ops& ops, std::int64_t elements = 32 << 20);
+/// Seconds of an in-place all-reduce (sum) of this many float32 over these ranks. Collective.
+double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elements, double budget = 0.3);
 
 }  // namespace trireme::app

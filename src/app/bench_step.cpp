@@ -77,8 +77,8 @@ public:
           optimizer_(make_optimizer(optimizer_options(config))),
           state_(runtime.mesh.data(), runtime.device, model.table(),
                  state_options(config, all_lanes, my_lanes)),
-          update_(*optimizer_, model.table(), optimizer_options(config), &norms(runtime),
-                  state_.sharding.pieces().updated),
+          update_(*optimizer_, model.table(), optimizer_options(config),
+                  &update_ranks(runtime.mesh, state_.sharding), state_.sharding.pieces().updated),
           runner_(runtime.device, model, *state_.weights, threads_.workers, threads_.threads,
                   pipeline.slots(),
                   [this](std::unique_ptr<Ops> ops) {
@@ -86,7 +86,7 @@ public:
                   }),
           sums_(model.table(), runtime.mesh.pipeline(), state_.sharding.pieces().updated),
           step_({.world = world_,
-                 .norms = norms(runtime),
+                 .norms = update_ranks(runtime.mesh, state_.sharding),
                  .pipeline = pipeline,
                  .runner = runner_,
                  .state = state_,
@@ -139,9 +139,6 @@ private:
         options.reducer.workers = threads_.workers;
         return options;
     }
-    Communicator& norms(Runtime& runtime) const {
-        return state_.sharding.stage() > 0 ? world_ : runtime.mesh.model();
-    }
     Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
         for (OpTimes& times : times_) times = {};
         const Stopwatch watch;
@@ -172,21 +169,27 @@ private:
 };
 
 /// What this machine could do at best: each product and convolution alone, everything else at the rate of a
-/// copy or of an all-reduce. `update_bytes`: what the optimizer moves for each weight.
+/// copy or of an all-reduce. The slowest rank's. `update_bytes`: what the optimizer moves for each weight.
 Parts limits_of(Runtime& runtime, Ops& ops, const Model& model, const StepBench& bench, double update_bytes,
                 double copy) {
     const Work work = model.work(bench.samples);
     const auto lanes = static_cast<double>(bench.lanes);
+    // Other stages of a pipeline have other products: those that have the same measure together.
+    Communicator& world = runtime.mesh.world();
+    const auto alike = world.split(runtime.mesh.pipeline().rank(), world.rank());
     Parts limit;
     for (const Work::Gemm& gemm : work.gemms)
-        limit.products += lanes * product_seconds(runtime, ops, gemm, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, gemm, work.compute);
     for (const Work::Conv& conv : work.convs)
-        limit.products += lanes * product_seconds(runtime, ops, conv, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, conv, work.compute);
     for (const Work::AttentionPass& pass : work.attentions)
-        limit.products += lanes * product_seconds(runtime, ops, pass, work.compute);
+        limit.products += lanes * product_seconds(*alike, runtime, ops, pass, work.compute);
     limit.others = lanes * work.bytes / copy;
     limit.updates = update_bytes * static_cast<double>(model.table().local_weight_count()) / copy;
-    if (runtime.mesh.data().size() > 1) limit.reduction = reduce_seconds(runtime, model.table().arena_size());
+    if (runtime.mesh.data().size() > 1)
+        limit.reduction = reduce_seconds(runtime.mesh.data(), runtime, model.table().arena_size());
+    for (double Parts::*part : {&Parts::products, &Parts::others, &Parts::updates, &Parts::reduction})
+        limit.*part = all_reduce_value(world, limit.*part, Reduce::max);
     limit.step = limit.products + limit.others + limit.updates + limit.reduction;
     return limit;
 }

@@ -1,288 +1,189 @@
-// Checks the launch itself: who is where, and whether the collectives and parallel HDF5 give what they must.
-#include <unistd.h>
-
+// Checks the launch itself: who is where, whether collectives and files give what they must, and how fast.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
+#include "app/bench_rates.hpp"
 #include "app/commands.hpp"
+#include "app/doctor.hpp"
 #include "app/text.hpp"
-#include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
-#include "trireme/comm/agree.hpp"
-#include "trireme/io/hdf5.hpp"
+#include "trireme/ops/ops.hpp"
 
 namespace trireme::app {
 namespace {
 
-constexpr std::int64_t sizes[] = {0, 1, 7, 1009, 65536};
+using namespace doctor;
 
-/// Collects what rank 0 prints and how many checks have failed. The same on all ranks.
-class Findings {
-public:
-    explicit Findings(Communicator& world) : world_(world) {}
+std::string rate_text(double bytes_per_s) {
+    return fixed(bytes_per_s / 1e9, 2) + " GB/s";
+}
 
-    void say(const std::string& text) const {
-        if (world_.rank() == 0) print(text);
+std::string time_text(double seconds) {
+    if (seconds >= 1) return fixed(seconds, 2) + " s";
+    return seconds >= 1e-2 ? fixed(1e3 * seconds, 1) + " ms" : fixed(1e6 * seconds, 1) + " us";
+}
+
+std::string places_text(const Places& places, int devices) {
+    Table table("><<>>><<><");
+    table.add(
+        {"rank", "host", "local rank", "process", "pid", "cores", "which", "NUMA", "threads", "device"});
+    for (const Place& place : places.ranks)
+        table.add({std::to_string(place.rank), place.host,
+                   std::to_string(place.local_rank) + " of " + std::to_string(place.local_size),
+                   std::to_string(place.process), std::to_string(place.pid),
+                   std::to_string(place.cores.size()), short_list(place.cores), place.numa,
+                   std::to_string(place.threads), place.device});
+    return "launch: " + count_text(static_cast<std::int64_t>(places.ranks.size()), "rank") +
+           (devices > 1 ? ", " + std::to_string(devices) + " devices in each process" : "") + "\n" +
+           table.text();
+}
+
+std::string hosts_text(const Places& places, const std::string& why_no_gpu) {
+    Table table("<>>>>><");
+    table.add({"host", "ranks", "cores", "memory", "available", "limit", "GPUs"});
+    for (const Host& host : places.hosts) {
+        const auto size = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+        const std::string gpus = host.gpus == 0 && !why_no_gpu.empty() ? "none" : std::to_string(host.gpus);
+        table.add({host.name, std::to_string(host.ranks), std::to_string(host.cores.size()),
+                   size(host.memory.total), size(host.memory.available),
+                   host.memory.limit > 0 ? size(host.memory.limit) : "none",
+                   gpus + (why_no_gpu.empty() ? "" : ", not used: " + why_no_gpu)});
     }
-    void check(const std::string& what, bool good_here, const std::string& detail = "") {
-        const bool good = all_reduce_value(world_, good_here ? 1 : 0, Reduce::min) != 0;
-        if (!good) ++problems_;
-        say((good ? "  ok       " : "  PROBLEM  ") + what + (detail.empty() ? "" : ": " + detail) + "\n");
+    return "\nhosts\n" + table.text();
+}
+
+std::string versions_text(const Versions& versions) {
+    Table table("<<");
+    for (const auto& [name, version] : versions) table.add({name, version});
+    return "\nversions\n" + table.text();
+}
+
+std::string reductions_text(const std::vector<Reduction>& reductions, int ranks) {
+    Table table(">>>");
+    table.add({"bytes", "time", "bus bandwidth"});
+    for (const Reduction& reduction : reductions)
+        table.add(
+            {grouped(reduction.bytes), time_text(reduction.seconds), rate_text(reduction.bus_bytes_per_s)});
+    return "\nall-reduce of float32 over " + count_text(ranks, "rank") + "\n" + table.text();
+}
+
+/// "rank 3 (node2)".
+std::string named(const Places& places, int rank) {
+    return std::to_string(rank) + " (" + places.ranks[static_cast<std::size_t>(rank)].host + ")";
+}
+
+std::string links_text(const Links& links, const Places& places) {
+    Table table("<>>>>><");
+    table.add({"messages", "pairs", "median latency", "median", "slowest", "its latency", "between ranks"});
+    for (const LinkKind& kind : links.kinds) {
+        if (links.kinds.size() == 2 && &kind == &links.kinds.front()) continue;  // the other says the same
+        table.add({kind.name, std::to_string(kind.pairs), time_text(kind.median_latency_seconds),
+                   rate_text(kind.median_bytes_per_s), rate_text(kind.slowest.bytes_per_s),
+                   time_text(kind.slowest.latency_seconds),
+                   named(places, kind.slowest.a) + " and " + named(places, kind.slowest.b)});
     }
-    void note(const std::string& what) const { say("  note     " + what + "\n"); }
-    int problems() const { return problems_; }
+    std::string how = links.one_at_a_time ? "one pair after the other" : "many pairs at the same time";
+    if (links.rounds < links.all_rounds)
+        how += ", " + std::to_string(links.rounds) + " rounds of " + std::to_string(links.all_rounds);
+    return "\nmessages of 1 MB to and fro, " + how + "\n" + table.text();
+}
 
-private:
-    Communicator& world_;
-    int problems_ = 0;
-};
+/// What the launcher did: processes, cores, programs.
+void look_at_places(Runtime& runtime, const Config& config, Report& report, Findings& findings) {
+    report.places = gather_places(runtime);
+    report.why_no_gpu = why_no_gpu(runtime, config.run.device);
+    report.versions = versions();
+    findings.say(places_text(report.places, runtime.session.devices()));
+    findings.say(hosts_text(report.places, report.why_no_gpu));
+    findings.say(versions_text(report.versions));
+    findings.say("\nlaunch, " + runtime.session.world().backend() + " between the ranks\n");
+    findings.check("the same program and libraries on all ranks",
+                   difference_in_builds(runtime.session.world(), build_identity()));
+    const Judgement judgement = judge_places(report.places);
+    findings.settle("ranks bound to cores of their own, or to none", judgement.problem);
+    for (const std::string& note : judgement.notes) findings.note(note);
+}
 
-void show_ranks(Runtime& runtime, Findings& findings) {
-    const Session& session = runtime.session;
+void look_at_clocks(Communicator& world, Report& report, Findings& findings) {
+    // Deadlines keep half a minute at most in reserve; log lines and file times are read to the second.
+    constexpr double wrong = 30, remarkable = 1;
+    report.clock = measure_clock_skew(world, system_clock_seconds);
+    const ClockSkew& clock = report.clock;
+    const double sure = clock.seconds - clock.uncertainty;
+    const std::string apart = "rank " + named(report.places, clock.behind) + " is " +
+                              time_text(clock.seconds) + " behind rank " + named(report.places, clock.ahead) +
+                              ", give or take " + time_text(clock.uncertainty);
+    findings.settle("clocks within 30 s", sure > wrong ? apart : "", world.size() > 1 ? apart : "one rank");
+    if (sure > remarkable && sure <= wrong)
+        findings.note("clocks are more than 1 s apart: times in logs and of files mislead");
+}
+
+/// Room for the buffers of a measurement, which all ranks of a host hold at the same time.
+std::int64_t affordable_bytes(const Places& places, std::int64_t wanted) {
+    for (const Host& host : places.hosts) {
+        const std::int64_t available = std::min(host.memory.available, host.memory.usable());
+        if (available > 0) wanted = std::min(wanted, available / 16 / host.ranks);
+    }
+    return std::max<std::int64_t>(wanted, 1 << 20);
+}
+
+void measure_links_between_ranks(Runtime& runtime, Report& report, Findings& findings) {
     Communicator& world = runtime.session.world();
-    const int devices = session.devices();
-    const std::string which =
-        devices > 1 ? " " + std::to_string(session.device()) + " of " + std::to_string(devices) : "";
-    const std::string mine =
-        std::to_string(session.rank()) + "\t" + session.host() + "\t" + std::to_string(session.local_rank()) +
-        " of " + std::to_string(session.local_size()) + "\t" + std::to_string(session.process()) + "\t" +
-        std::to_string(getpid()) + "\t" + std::to_string(session.allowed_cores()) + "\t" +
-        std::to_string(runtime.threads) + "\t" + runtime.device.name() + which;
-    Table table("><<>>>><");
-    table.add({"rank", "host", "local rank", "process", "pid", "cores", "threads", "device"});
-    for (const std::string& row : gather_texts(world, mine)) table.add(split(row, '\t'));
-    findings.say("launch: " + count_text(world.size(), "rank") +
-                 (devices > 1 ? ", " + std::to_string(devices) + " devices in each process" : "") + "\n" +
-                 table.text() + "\n");
-    findings.say("MPI: " + mpi_version() + ", thread level multiple, communicator " + world.backend() + "\n");
-
-    // Processes that are bound to cores of their own are looked at one by one, the others by node.
-    const int most_cores = all_reduce_value(runtime.session.local(), session.allowed_cores(), Reduce::max);
-    const bool bound = session.allowed_cores() == 1 && session.local_size() > devices;
-    const int node_threads = all_reduce_value(runtime.session.local(), runtime.threads);
-    const int threads = bound ? devices * runtime.threads : node_threads;
-    const bool crowded = threads > most_cores && session.local_size() > 1;
-    if (all_reduce_value(world, crowded ? 1 : 0) > 0)
-        findings.note("more compute threads than cores: " + std::to_string(threads) + " threads on " +
-                      std::to_string(most_cores) + " cores of " + session.host() +
-                      "; start fewer ranks, or set run.threads");
+    if (world.size() == 1) return findings.note("one rank: there are no links to measure");
+    constexpr std::int64_t most = 64 << 20;
+    report.all_reduce = time_all_reduces(runtime, affordable_bytes(report.places, most));
+    findings.say(reductions_text(report.all_reduce, world.size()));
+    std::vector<int> nodes;
+    for (const Place& place : report.places.ranks) nodes.push_back(place.node);
+    report.links = measure_links(world, nodes);
+    findings.say(links_text(report.links, report.places));
+    for (const LinkKind& kind : report.links.kinds)
+        if (kind.name != report.links.kinds.front().name &&
+            2 * kind.slowest.bytes_per_s < kind.median_bytes_per_s)
+            findings.note("slow link " + kind.name + ": ranks " + named(report.places, kind.slowest.a) +
+                          " and " + named(report.places, kind.slowest.b) + " reach " +
+                          rate_text(kind.slowest.bytes_per_s) + ", the median is " +
+                          rate_text(kind.median_bytes_per_s));
 }
 
-/// Element i of rank r; sums over ranks stay far below 2^24, so float32 holds them exactly.
-std::int64_t known_value(int rank, std::int64_t i) {
-    return (i % 97) * (rank + 1);
+void measure_cores(Runtime& runtime, Report& report, Findings& findings) {
+    const auto ops = make_ops(runtime.device, runtime.threads);
+    const Work::Gemm product{.m = 1024, .n = 1024, .k = 1024, .transpose_a = false, .transpose_b = false};
+    const double seconds = product_seconds(runtime.session.world(), runtime, *ops, product, DType::f32);
+    report.gflops = product.flops() / seconds / 1e9;
+    report.copy_bytes_per_s = copy_rate(runtime, *ops, affordable_bytes(report.places, 128 << 20) / 4);
+    findings.say("\nslowest rank, all at once: " + fixed(report.gflops, 1) +
+                 " GFLOP/s in a product of 1024 x 1024 x 1024 float32, copies at " +
+                 rate_text(report.copy_bytes_per_s) + " read and written\n");
 }
 
-template <class T>
-std::vector<T> known_values(int rank, std::int64_t count) {
-    std::vector<T> values(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i)
-        values[static_cast<std::size_t>(i)] = static_cast<T>(known_value(rank, i));
-    return values;
-}
-
-template <class T>
-View view_over(std::vector<T>& values) {
-    return view_of(values.data(), Shape{static_cast<std::int64_t>(values.size())});
-}
-
-template <class T>
-bool all_reduce_is_exact(Communicator& world, std::int64_t count) {
-    std::vector<T> values = known_values<T>(world.rank(), count);
-    world.all_reduce(view_over(values), Reduce::sum);
-    const std::int64_t ranks = std::int64_t{world.size()} * (world.size() + 1) / 2;
-    for (std::int64_t i = 0; i < count; ++i)
-        if (values[static_cast<std::size_t>(i)] != static_cast<T>((i % 97) * ranks)) return false;
-    return true;
-}
-
-bool broadcast_is_exact(Communicator& world, std::int64_t count) {
-    bool good = true;
-    for (const int root : {0, world.size() - 1}) {
-        std::vector<float> values = known_values<float>(world.rank(), count);
-        world.broadcast(view_over(values), root);
-        good = good && values == known_values<float>(root, count);
-    }
-    return good;
-}
-
-bool all_gather_is_exact(Communicator& world, std::int64_t count) {
-    std::vector<float> mine = known_values<float>(world.rank(), count);
-    std::vector<float> all(mine.size() * static_cast<std::size_t>(world.size()));
-    world.all_gather(view_over(mine), view_over(all));
-    for (int r = 0; r < world.size(); ++r) {
-        const std::vector<float> part = known_values<float>(r, count);
-        if (!std::equal(part.begin(), part.end(), all.begin() + r * count)) return false;
-    }
-    return true;
-}
-
-/// Rank r sends rank q the q-th of size() parts of its values.
-bool all_to_all_is_exact(Communicator& world, std::int64_t count) {
-    const int ranks = world.size();
-    std::vector<float> sent = known_values<float>(world.rank(), count);
-    const Range mine = part_of({0, count}, ranks, world.rank());
-    std::vector<float> received(static_cast<std::size_t>(mine.size() * ranks));
-    std::vector<Range> out, in;
-    for (int q = 0; q < ranks; ++q) {
-        out.push_back(part_of({0, count}, ranks, q));
-        in.push_back({q * mine.size(), (q + 1) * mine.size()});
-    }
-    world.all_to_all(view_over(sent), out, view_over(received), in);
-    for (int q = 0; q < ranks; ++q)
-        for (std::int64_t i = 0; i < mine.size(); ++i)
-            if (received[static_cast<std::size_t>(q * mine.size() + i)] !=
-                static_cast<float>(known_value(q, mine.begin + i)))
-                return false;
-    return true;
-}
-
-/// Each rank gets the sums of its part.
-bool reduce_scatter_is_exact(Communicator& world, std::int64_t count) {
-    const int ranks = world.size();
-    std::vector<float> all = known_values<float>(world.rank(), count);
-    std::vector<Range> parts;
-    for (int q = 0; q < ranks; ++q) parts.push_back(part_of({0, count}, ranks, q));
-    const Range mine = parts[static_cast<std::size_t>(world.rank())];
-    std::vector<float> sums(static_cast<std::size_t>(mine.size()));
-    world.reduce_scatter(view_over(all), parts, view_over(sums), Reduce::sum);
-    const std::int64_t factor = std::int64_t{ranks} * (ranks + 1) / 2;
-    for (std::int64_t i = mine.begin; i < mine.end; ++i)
-        if (sums[static_cast<std::size_t>(i - mine.begin)] != static_cast<float>(i % 97 * factor))
-            return false;
-    return true;
-}
-
-/// Round a ring, each rank to the next.
-bool messages_are_exact(Communicator& world, std::int64_t count) {
-    const int ranks = world.size(), before = (world.rank() + ranks - 1) % ranks;
-    std::vector<float> sent = known_values<float>(world.rank(), count), received(sent.size());
-    const Communicator::Ticket ticket = world.post(view_over(sent), (world.rank() + 1) % ranks, 1);
-    world.receive(view_over(received), before, 1);
-    world.wait(ticket);
-    return received == known_values<float>(before, count);
-}
-
-void check_collectives(Communicator& world, Findings& findings) {
-    bool reduce = true, wide = true, broadcast = true, gather = true, exchange = true, scatter = true,
-         messages = true;
-    for (const std::int64_t count : sizes) {
-        reduce = all_reduce_is_exact<float>(world, count) && reduce;
-        wide = all_reduce_is_exact<std::int64_t>(world, count) && wide;
-        broadcast = broadcast_is_exact(world, count) && broadcast;
-        gather = all_gather_is_exact(world, count) && gather;
-        exchange = all_to_all_is_exact(world, count) && exchange;
-        scatter = reduce_scatter_is_exact(world, count) && scatter;
-        messages = messages_are_exact(world, count) && messages;
-    }
-    findings.say("\ncollectives of 0, 1, 7, 1009 and 65536 elements against their exact results\n");
-    findings.check("all-reduce of float32", reduce);
-    findings.check("all-reduce of int64", wide);
-    findings.check("broadcast from the first and the last rank", broadcast);
-    findings.check("all-gather", gather);
-    findings.check("all-to-all", exchange);
-    findings.check("reduce-scatter", scatter);
-    findings.check("messages round a ring", messages);
-}
-
-/// Time of one all-reduce, and the bus bandwidth: each rank has to send and to receive 2(n-1)/n times the
-/// bytes.
-void time_all_reduce(Communicator& world, Findings& findings) {
-    if (world.size() == 1) {
-        findings.note("one rank: no links to measure");
-        return;
-    }
-    std::vector<float> values(262144);
-    for (int i = 0; i < 5; ++i) world.all_reduce(view_over(values), Reduce::sum);
-    world.barrier();
-    constexpr int times = 40;
-    const Stopwatch watch;
-    for (int i = 0; i < times; ++i) world.all_reduce(view_over(values), Reduce::sum);
-    const double seconds = all_reduce_value(world, watch.seconds() / times, Reduce::max);
-    const double bytes = static_cast<double>(values.size() * sizeof(float));
-    const double bus = bytes / seconds * 2 * (world.size() - 1) / world.size();
-    findings.say("  time     all-reduce of 1 MB: " + fixed(1e6 * seconds, 0) + " us, bus bandwidth " +
-                 fixed(bus / 1e9, 2) + " GB/s\n");
-}
-
-/// All ranks write their intervals of one data set; each then reads that of its neighbour.
-bool parallel_file_is_exact(Communicator& world, const std::string& path) {
-    constexpr std::int64_t count = 65536;
-    const int ranks = world.size();
-    {
-        io::File file(path, io::Access::create, world);
-        io::Dataset dataset = file.create("/values", DType::f32, Shape{count});
-        const Range mine = part_of({0, count}, ranks, world.rank());
-        const std::vector<float> values = known_values<float>(0, count);
-        dataset.write_flat(mine, DType::f32, values.data() + mine.begin);
-        file.flush();
-        file.close();
-    }
-    const io::File file(path, io::Access::read, world);
-    const Range other = part_of({0, count}, ranks, (world.rank() + 1) % ranks);
-    std::vector<float> read(static_cast<std::size_t>(other.size()));
-    file.open("/values").read_flat(other, DType::f32, read.data());
-    for (std::int64_t i = other.begin; i < other.end; ++i)
-        if (read[static_cast<std::size_t>(i - other.begin)] != static_cast<float>(known_value(0, i)))
-            return false;
-    return true;
-}
-
-/// A run directory that is not there yet will be made in the nearest folder above it that is.
-std::string existing_folder(Communicator& world, const std::string& dir) {
-    namespace fs = std::filesystem;
-    std::string found;
-    if (world.rank() == 0) {
-        fs::path path = fs::path(dir).lexically_normal();
-        while (!path.empty() && !fs::exists(path)) path = path.parent_path();
-        found = path.empty() ? "." : path.string();
-    }
-    return broadcast_text(world, found);
-}
-
-void check_files(Communicator& world, const std::string& dir, Findings& findings) {
-    namespace fs = std::filesystem;
-    const std::string path =
-        (fs::path(dir) /
-         (".doctor-" + std::to_string(broadcast_value(world, static_cast<int>(getpid()))) + ".h5"))
-            .string();
-    const std::string what = "write and read by all ranks in " + dir;
-    findings.say("\nparallel HDF5 " + io::hdf5_version() + "\n");
-    try {
-        agreed_by_one(world, [&] {
-            if (!fs::is_directory(dir)) throw failure(dir + " is not there");
-            if (!std::ofstream(path)) throw failure("no file can be written into " + dir);
-        });
-        const Stopwatch watch;
-        const bool good = parallel_file_is_exact(world, path);
-        findings.check(what, good, fixed(1e3 * watch.seconds(), 0) + " ms");
-    } catch (const Error& error) {
-        if (error.scope() != Scope::all_ranks) throw;
-        findings.check(what, false, error.what());
-    }
-    if (world.rank() == 0) {
-        std::error_code ignored;
-        fs::remove(path, ignored);
-    }
+std::string verdict(const std::vector<std::string>& problems) {
+    if (problems.empty()) return "verdict: this launch works";
+    if (problems.size() == 1) return "verdict: 1 problem: " + problems.front();
+    return "verdict: " + std::to_string(problems.size()) + " problems, first: " + problems.front();
 }
 
 int run(Runtime& runtime, const CommandLine& line, const Config& config) {
+    const Session& session = runtime.session;
     Communicator& world = runtime.session.world();
-    Findings findings(world);
-    show_ranks(runtime, findings);
-    check_collectives(world, findings);
-    time_all_reduce(world, findings);
-    const std::string run_dir = config.run.dir.empty() ? "." : existing_folder(world, config.run.dir);
-    check_files(world, line.option("dir", run_dir), findings);
+    const bool json = line.has("json");
+    Findings findings(world, "rank " + std::to_string(session.rank()) + " on " + session.host(), json);
+    Report report;
 
-    const int problems = findings.problems();
-    findings.say("\nverdict: " +
-                 (problems == 0 ? std::string("all is well")
-                                : std::to_string(problems) + (problems == 1 ? " problem" : " problems")) +
-                 "\n");
-    return problems == 0 ? 0 : static_cast<int>(Status::failed);
+    look_at_places(runtime, config, report, findings);
+    look_at_clocks(world, report, findings);
+    findings.say("\ncollectives of 0, 1, 1,009 and 1,000,003 elements against their exact results\n");
+    for (const CollectiveCheck& check : collective_checks())
+        findings.check(check.name, check.wrong_here(world));
+    measure_links_between_ranks(runtime, report, findings);
+    measure_cores(runtime, report, findings);
+    findings.say("\nfiles\n");
+    const std::string run_dir = config.run.dir.empty() ? "." : existing_folder(world, config.run.dir);
+    report.files = check_files(world, line.option("dir", run_dir), findings);
+
+    findings.say("\n" + verdict(findings.problems()) + "\n");
+    if (json && session.rank() == 0) print(json_text(report, findings) + "\n");
+    return findings.problems().empty() ? 0 : static_cast<int>(Status::failed);
 }
 
 }  // namespace
@@ -290,16 +191,18 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
 Command doctor_command() {
     return {
         .name = "doctor",
-        .arguments = "[run.ini] [--dir=DIR] [--section.key=value ...]",
-        .summary = "checks the launch: ranks, binding, collectives, bandwidth, parallel HDF5",
+        .arguments = "[run.ini] [--dir=DIR] [--json] [--section.key=value ...]",
+        .summary = "checks the launch: ranks, binding, collectives, links, clocks, parallel HDF5",
         .help =
-            "To be started exactly as the training will be. Shows every rank with its host, process, cores "
-            "and "
+            "To be started exactly as the training will be. Shows every rank with its host, cores and "
             "device, "
-            "compares the collectives with exact results, measures the all-reduce, and writes and reads one "
-            "file from all ranks. Exit status 1 when anything is wrong.",
+            "compares every collective with exact results, measures all-reduce, links, products and copies, "
+            "and writes and reads one file from all ranks. The last line is the verdict; exit status 1 when "
+            "anything is wrong.",
         .options = {{"dir", "DIR",
-                     "Where to try parallel HDF5. Default: run.dir, or the current directory."}},
+                     "Where to try parallel HDF5. Default: run.dir, or the folder above it that "
+                     "is there."},
+                    {"json", "", "One JSON object on stdout instead of text."}},
         .most_arguments = 1,
         .takes_keys = true,
         .reads_ini = true,

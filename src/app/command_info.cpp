@@ -4,6 +4,7 @@
 
 #include "app/describe.hpp"
 #include "app/help.hpp"
+#include "app/plan_tables.hpp"
 #include "app/saved_model.hpp"
 #include "app/text.hpp"
 #include "trireme/base/build_info.hpp"
@@ -64,13 +65,33 @@ std::int64_t context_of(const CommandLine& line) {
     return *context;
 }
 
+/// The configuration's mesh need not be there.
+std::string memory_of(Runtime& runtime, const CommandLine& line) {
+    if (line.arguments.size() != 1 || !line.arguments.front().ends_with(".ini"))
+        throw usage_error("--memory: expected one configuration, as in trireme info --memory run.ini");
+    const Config config = resolve_config(runtime.session.world(), line.arguments.front(), line.settings);
+    check_config(config);
+    const std::int64_t here = runtime.session.size();
+    const std::int64_t smallest = config.parallel.tensor * config.parallel.pipeline;
+    return describe_memory(runtime, config, ranks_option(line.option("ranks"), std::max(here, smallest)),
+                           line.has("json"));
+}
+
 int run(Runtime& runtime, const CommandLine& line, const Config&) {
     Communicator& world = runtime.session.world();
     const bool json = line.has("json");
+    const bool memory = line.has("memory");
+    if (!memory && (!line.settings.empty() || line.has("ranks")))
+        throw usage_error("--" + (line.settings.empty() ? "ranks" : line.settings.front().first) +
+                          " is of use with --memory only");
     const std::int64_t context = context_of(line);
     const auto say = [&](const std::string& text) {
         if (world.rank() == 0) print(text);
     };
+    if (memory) {
+        say(memory_of(runtime, line));
+        return 0;
+    }
     if (line.arguments.empty()) {
         say(describe_build(runtime, json));
         return 0;
@@ -122,20 +143,26 @@ Command info_command() {
     return {
         .name = "info",
         .arguments = "[CHECKPOINT.h5|RUN.ini|RUN_DIR|DATA.h5 ...] [--option=value ...]",
-        .summary = "describes a checkpoint, a data set, or this build",
+        .summary = "describes a checkpoint, a data set, or this build; tells a run's memory beforehand",
         .help =
             "A checkpoint: its parameters, position, optimizer and configuration. A data set (files, a "
             "pattern or a directory): shapes, types, rows of each file, how often each label occurs, the "
             "range of the values; of tokens their number and the largest. Without an argument: this build "
-            "and this machine.",
+            "and this machine. With --memory a configuration: what its ranks will allocate, which need not "
+            "be "
+            "there.",
         .options = {{"json", "", "Print one JSON object."},
+                    {"memory", "", "Of RUN.ini and --section.key=value: the memory of each kind of rank."},
+                    {"ranks", "N", "With --memory: so many ranks. Default: those that are here."},
                     {"config", "",
                      "Of a checkpoint: print the configuration alone, as a file for `trireme train`."},
                     {"x", "NAME", "Data set of the inputs. Default: /x."},
                     {"y", "NAME", "Data set of the labels or targets. Default: /y."},
                     {"context", "N", "Of tokens: say how many windows of this length they make."}},
         .most_arguments = 1000000,
+        .takes_keys = true,
         .across_ranks = false,
+        .own_mesh = false,
         .run = run,
     };
 }

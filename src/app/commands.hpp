@@ -27,6 +27,7 @@ struct Command {
     bool reads_ini = false;      ///< its argument is a configuration file
     bool across_ranks = true;    ///< meant for several ranks: the launch is checked
     bool heeds_signals = false;  ///< stops in order on SIGTERM and SIGUSR1
+    bool own_mesh = true;        ///< runs on the mesh of its configuration; else that is what it speaks of
     /// Returns the exit status. `config`: defaults, the file if it reads one, and the command line.
     int (*run)(Runtime& runtime, const CommandLine& line, const Config& config) = nullptr;
 };
@@ -39,6 +40,7 @@ Command generate_command();
 Command export_command();
 Command report_command();
 Command info_command();
+Command plan_command();
 Command doctor_command();
 Command bench_command();
 Command sweep_command();
@@ -47,7 +49,5 @@ Command sweep_command();
 const std::vector<Command>& commands();
 /// Nothing where there is no such command.
 const Command* find_command(const std::string& name);
-/// Names that are kept for later versions.
-const std::vector<std::string>& announced_commands();
 
 }  // namespace trireme::app

@@ -84,8 +84,7 @@ std::string overview_text() {
         "commands:\n";
     Table table("<<");
     for (const Command& command : commands()) table.add({command.name, command.summary});
-    text += table.text();
-    text += "announced, not built in this version: " + joined(announced_commands(), ", ") + "\n\n";
+    text += table.text() + "\n";
     text +=
         "`trireme COMMAND --help` says more; `trireme --version` names the libraries.\n\n"
         "exit status: 0 done; 1 failed while running; 2 wrong usage or configuration; 3 bad data or "

@@ -13,6 +13,8 @@ std::string command_help_text(const Command& command);
 /// doc/configuration.md, whole.
 std::string configuration_markdown();
 
+/// Rows of two: "MPI", "Open MPI v4.1.4 (openmpi)".
+std::vector<std::vector<std::string>> version_rows();
 /// Program, compiler and libraries, one a line; `more` follows as further lines of two columns.
 std::string version_text(const std::vector<std::vector<std::string>>& more = {});
 

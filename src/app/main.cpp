@@ -103,11 +103,12 @@ void warn_of_crowding(const Session& session, const Device& device, const Log& l
 int run_rank(Session& session, const Job& job) {
     const Config& config = job.config;
     const Log log(session.rank(), log_level_from(config.run.log));
-    const std::unique_ptr<Device> device = make_device(config.run.device);
+    const bool own_mesh = job.command.own_mesh;
+    const std::unique_ptr<Device> device = make_device(own_mesh ? config.run.device : "auto");
     if (session.devices() > 1) warn_of_crowding(session, *device, log);
-    Mesh mesh(session.world(), static_cast<int>(config.parallel.tensor),
-              static_cast<int>(config.parallel.pipeline));
-    if (!config.parallel.allow_spread) mesh.require_tensor_on_one_node(session.local());
+    Mesh mesh(session.world(), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,
+              own_mesh ? static_cast<int>(config.parallel.pipeline) : 1);
+    if (own_mesh && !config.parallel.allow_spread) mesh.require_tensor_on_one_node(session.local());
     Runtime runtime{.session = session,
                     .mesh = mesh,
                     .device = *device,
@@ -149,7 +150,7 @@ int run_command(Session& session, const Command& command, const CommandLine& lin
         throw usage_error("run.devices=" + std::to_string(config.run.devices) + ": expected at most " +
                           std::to_string(most_devices));
     const Job job{command, line, config, last_word};
-    return config.run.devices > 1 ? run_devices(session, job) : run_rank(session, job);
+    return command.own_mesh && config.run.devices > 1 ? run_devices(session, job) : run_rank(session, job);
 }
 
 int start(int argc, char** argv) {

@@ -22,11 +22,8 @@ const char* const help_hint = "; `trireme --help` lists the commands";
 
 const Command& command_of(const std::string& name) {
     if (const Command* command = find_command(name)) return *command;
-    const auto& later = announced_commands();
-    if (std::find(later.begin(), later.end(), name) != later.end())
-        throw usage_error("`trireme " + name + "`: announced, but not built in this version");
     if (name.starts_with("-")) throw usage_error("a command comes first, before " + name + help_hint);
-    std::vector<std::string> names = later;
+    std::vector<std::string> names;
     for (const Command& command : commands()) names.push_back(command.name);
     const std::string meant = nearest(name, names);
     throw usage_error("unknown command " + name +

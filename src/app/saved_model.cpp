@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/text.hpp"
+#include "train/experiment.hpp"
 #include "train/safetensors.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
@@ -59,12 +60,7 @@ std::string find_checkpoint(Runtime& runtime, const std::string& argument) {
 Config saved_config(Runtime& runtime, const CommandLine& line, const Config& given,
                     const std::string& checkpoint) {
     const CheckpointMeta meta = read_checkpoint_meta(runtime.session.world(), checkpoint);
-    Config config;
-    try {
-        config = config_from_text(meta.config, checkpoint + ":/config");
-    } catch (const Error& error) {
-        throw Error(Status::bad_data, error.what(), Scope::all_ranks);
-    }
+    Config config = config_of(checkpoint, meta);
     apply_settings(config, line.settings);
     config.run = given.run;  // where and how this command runs, not how that run did
     return config;

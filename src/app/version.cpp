@@ -7,22 +7,26 @@
 
 namespace trireme::app {
 
-std::string version_text(const std::vector<std::vector<std::string>>& more) {
+std::vector<std::vector<std::string>> version_rows() {
     const BuildInfo build = build_info();
     std::string how(build.build_type);
     if (!build.arch.empty()) how += ", -march=" + std::string(build.arch);
     if (!build.sanitize.empty()) how += ", -fsanitize=" + std::string(build.sanitize);
 
+    return {{"compiler", std::string(build.compiler)},
+            {"build", how},
+            {"MPI", mpi_version() + " (" + std::string(build.mpi) + ")"},
+            {"HDF5", io::hdf5_version()},
+            {"maths", math_library_version()},
+            {"CUDA", "not built"},
+            {"NCCL", "not built"}};
+}
+
+std::string version_text(const std::vector<std::vector<std::string>>& more) {
     Table table("<<");
-    table.add({"compiler", std::string(build.compiler)});
-    table.add({"build", how});
-    table.add({"MPI", mpi_version() + " (" + std::string(build.mpi) + ")"});
-    table.add({"HDF5", io::hdf5_version()});
-    table.add({"maths", math_library_version()});
-    table.add({"CUDA", "not built"});
-    table.add({"NCCL", "not built"});
+    for (const std::vector<std::string>& row : version_rows()) table.add(row);
     for (const std::vector<std::string>& row : more) table.add(row);
-    return "trireme " + std::string(build.version) + "\n" + table.text();
+    return "trireme " + std::string(build_info().version) + "\n" + table.text();
 }
 
 }  // namespace trireme::app

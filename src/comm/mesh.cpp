@@ -1,6 +1,7 @@
 #include "trireme/comm/mesh.hpp"
 
 #include <string>
+#include <utility>
 
 #include "trireme/base/error.hpp"
 #include "trireme/comm/agree.hpp"
@@ -21,6 +22,14 @@ Mesh::Mesh(Communicator& world, int tensor, int pipeline) : world_(world) {
     model_ = world.split(in_data, in_pipeline * tensor + in_tensor);
     data_ = world.split(in_pipeline * tensor + in_tensor, in_data);
 }
+
+Mesh::Mesh(Communicator& world, std::unique_ptr<Communicator> data, std::unique_ptr<Communicator> pipeline,
+           std::unique_ptr<Communicator> tensor, std::unique_ptr<Communicator> model)
+    : world_(world),
+      data_(std::move(data)),
+      pipeline_(std::move(pipeline)),
+      tensor_(std::move(tensor)),
+      model_(std::move(model)) {}
 
 void Mesh::require_tensor_on_one_node(Communicator& node) {
     const int node_number = broadcast_value(node, world_.rank());  // the world rank of the node's first

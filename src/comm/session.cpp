@@ -126,6 +126,15 @@ std::string mpi_version() {
     return first;
 }
 
+std::string mpi_thread_level() {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    return level == MPI_THREAD_MULTIPLE     ? "multiple"
+           : level == MPI_THREAD_SERIALIZED ? "serialized"
+           : level == MPI_THREAD_FUNNELED   ? "funneled"
+                                            : "single";
+}
+
 void check_launch(const Session& session) {
     if (session.size() > 1) return;
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE"}) {

@@ -73,7 +73,18 @@ bool hold_in_memory(const DatasetLayout& layout, const LoaderOptions& options) {
     return true;
 }
 
+/// Batches of a lane that a loader keeps: one step more than is read ahead, the one that the caller holds.
+std::int64_t slots_of(const LoaderOptions& options) {
+    return (static_cast<std::int64_t>(options.prefetch) + 1) *
+           std::max<std::int64_t>(options.my_lanes.size(), 1);
+}
+
 }  // namespace
+
+std::int64_t loader_bytes(const DatasetLayout& layout, const LoaderOptions& options) {
+    return slots_of(options) * options.plan.largest_lane() * (layout.sample.count() + layout.target.count()) *
+           element_bytes;
+}
 
 /// The ring of slots between the thread that fills and the caller of next(). Slots are counted on for ever;
 /// slot i of that count is i modulo the ring's size.
@@ -125,10 +136,8 @@ Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_)
     const auto bytes = [&](std::int64_t count) {
         return static_cast<std::size_t>(largest * count * element_bytes);
     };
-    // One step more than is read ahead: the one that the caller holds.
-    const auto lanes = static_cast<std::size_t>(std::max<std::int64_t>(options.my_lanes.size(), 1));
-    ring.resize((static_cast<std::size_t>(options.prefetch) + 1) * lanes);
-    held.reserve(lanes);
+    ring.resize(static_cast<std::size_t>(slots_of(options)));
+    held.reserve(static_cast<std::size_t>(std::max<std::int64_t>(options.my_lanes.size(), 1)));
     for (Slot& slot : ring) {
         slot.x = Buffer(*host, bytes(layout.sample.count()));
         slot.y = Buffer(*host, bytes(layout.target.count()));

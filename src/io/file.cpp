@@ -100,8 +100,8 @@ File::File(const std::string& path, Access access, Communicator& comm) {
         handle_ = open_alone(path, access);
         return;
     }
-    // One rank looks first: its message says more than MPI-IO's, and all ranks get the same.
-    if (access != Access::create) agreed_by_one(comm, [&] { open_alone(path, Access::read); });
+    // One rank tries first: its message says more than MPI-IO's, and all ranks get the same.
+    agreed_by_one(comm, [&] { open_alone(path, access == Access::create ? access : Access::read); });
     comm_ = &comm;
     handle_ = std::static_pointer_cast<Handle>(
         once_per_process(comm, [&] { return open_together(path, access, processes_of(comm)); }));

@@ -9,5 +9,6 @@ namespace trireme {
 
 std::unique_ptr<Ops> make_cpu_ops(Device& device, int threads);
 std::unique_ptr<Ops> make_cuda_ops(Device& device, int threads);
+std::unique_ptr<Ops> make_meta_ops();
 
 }  // namespace trireme

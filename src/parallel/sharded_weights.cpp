@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trireme/base/error.hpp"
+
 namespace trireme {
 namespace {
 
@@ -31,6 +33,7 @@ ShardedWeights::ShardedWeights(CollectiveQueue& queue, Device& device, const Par
       arena_(arena),
       ops_(make_ops(device, 1)),
       whole_(whole_buckets(sharding)),
+      eval_average_(eval_average),
       aside_(device,
              eval_average ? static_cast<std::size_t>(elements_put_aside(sharding)) * sizeof(float) : 0) {
     if (!sharding.shards_weights()) return;
@@ -55,6 +58,8 @@ std::int64_t ShardedWeights::window_bytes() const {
 }
 
 void ShardedWeights::use(Ops& ops, WeightKind kind) {
+    if (kind == WeightKind::average && !eval_average_)
+        throw failure("the average of a sharded state is wanted, but no room was made for it");
     if (kind != kind_)
         swap_in(ops, kind == WeightKind::average);
     else if (arena_.low && kind == WeightKind::current)

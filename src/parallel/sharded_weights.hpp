@@ -48,6 +48,7 @@ private:
     Arena& arena_;
     std::unique_ptr<Ops> ops_;  ///< of whoever runs what the queue has
     std::vector<int> whole_;    ///< buckets of weights that every rank has whole
+    bool eval_average_;
     WeightKind kind_ = WeightKind::current;
     Buffer aside_;                       ///< this rank's parts of those, while the average is in their place
     std::optional<Windows> wide_, low_;  ///< of float32 and of 16 bits, where weights are sharded

@@ -5,14 +5,9 @@
 namespace trireme {
 namespace {
 
-/// The parts of ranks in a bucket, as even as whole alignment steps allow.
-Range part_in(std::int64_t bucket_size, int ranks, int rank) {
-    return shard_of({0, bucket_size}, ranks, rank);
-}
-
 /// Elements that one rank owns of the largest bucket.
 std::int64_t largest_part(const Sharding& sharding) {
-    return part_in(sharding.largest_bucket(), sharding.ranks(), 0).size();
+    return shard_of({0, sharding.largest_bucket()}, sharding.ranks(), 0).size();
 }
 
 class FloatWire final : public Wire {
@@ -51,7 +46,7 @@ public:
 
     void reduce(Communicator& comm, View bucket) override {
         for (int q = 0; q < comm.size(); ++q)
-            parts_[static_cast<std::size_t>(q)] = part_in(bucket.count(), comm.size(), q);
+            parts_[static_cast<std::size_t>(q)] = shard_of({0, bucket.count()}, comm.size(), q);
         const Range part = parts_[static_cast<std::size_t>(comm.rank())];
         const View mine = view_of(bucket.as<float>() + part.begin, Shape{part.size()});
         scatter(comm, bucket, parts_, mine, false);

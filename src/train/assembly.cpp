@@ -62,18 +62,26 @@ std::int64_t open_data(Runtime& runtime, const Config& config, const std::option
     return outputs;
 }
 
-void plan_steps(const Config& config, const std::optional<ResumePoint>& resume, Assembly& parts) {
+void plan_steps(const Config& config, Assembly& parts) {
     EpochPlan& plan = parts.plan;
     plan = {parts.train_set.rows(), config.train.batch, config.train.lanes, config.data.drop_last};
     parts.valid_plan = {parts.valid_set.rows(), plan.batch, plan.lanes, false};
     if (plan.steps() == 0)
         throw usage_error("data.drop_last=true leaves no step: the " + std::to_string(plan.samples) +
                           " samples of data.train are fewer than train.batch=" + std::to_string(plan.batch));
+}
+
+void check_samples(const Config& config, const std::optional<ResumePoint>& resume, const Assembly& parts) {
+    const EpochPlan& plan = parts.plan;
     if (resume && resume->meta.position.step_in_epoch > 0 && resume->meta.samples != plan.samples)
         throw misfit("data.train=" + config.data.train + ": the epoch was begun with " +
                      std::to_string(resume->meta.samples) + " samples, but here are " +
                      std::to_string(plan.samples) +
                      "; go on with the same data, or from a checkpoint at the end of an epoch");
+}
+
+Range lanes_of_rank(Runtime& runtime, const Config& config) {
+    return part_of({0, config.train.lanes}, runtime.mesh.data().size(), runtime.mesh.data().rank());
 }
 
 /// Deals the layers to the stages of the pipeline.
@@ -87,16 +95,8 @@ void deal_layers(const Config& config, std::int64_t outputs, const ModelOptions&
             std::accumulate(costs.begin() + stage.begin, costs.begin() + stage.end, 0.0));
 }
 
-void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
-    const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
-    ModelOptions options{.max_samples = largest,
-                         .compute = compute_type(config),
-                         .group = TensorGroup(runtime.mesh.tensor()),
-                         .sequence = config.parallel.sequence};
-    deal_layers(config, outputs, options, parts);
-    options.chunks = chunks_of(*parts.pipeline, parts.stages);
-    parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
-                                          loss_options(config), parts.train_set.sample, outputs, options);
+/// Labels that the training set has not.
+void check_valid_labels(Runtime& runtime, const Config& config, std::int64_t outputs, const Assembly& parts) {
     if (parts.valid_set.rows() > 0 && parts.model->loss().kind == LossKind::cross_entropy) {
         const std::int64_t found = count_outputs(runtime.mesh.world(), config, parts.valid_set);
         if (found > parts.model->outputs())
@@ -104,44 +104,6 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
                          std::to_string(found - 1) + ", but the training set has " + std::to_string(outputs) +
                          " classes");
     }
-    parts.optimizer = make_optimizer(optimizer_options(config));
-    parts.schedule = make_schedule(config, parts.plan.steps());
-    parts.scaler.emplace(scaler_options(config));
-}
-
-void build_step(Runtime& runtime, const Config& config, Range my_lanes, Assembly& parts) {
-    const ParameterTable& table = parts.model->table();
-    const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    const bool spare_core = runtime.threads > 1;
-    TrainingStateOptions options = training_state_options(config, *parts.optimizer);
-    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core);
-    options.reducer.lanes = parts.plan.lanes;
-    options.reducer.my_lanes = my_lanes;
-    options.reducer.workers = threads.workers;
-    parts.state = std::make_unique<TrainingState>(runtime.mesh.data(), runtime.device, table, options);
-    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.state->weights,
-                                                threads.workers, threads.threads, parts.pipeline->slots());
-
-    // Whose updates make up one update of the model: the ranks of a replica, or all.
-    const Sharding& sharding = parts.state->sharding;
-    Communicator& norms = sharding.stage() > 0 ? runtime.mesh.world() : runtime.mesh.model();
-    parts.update =
-        std::make_unique<UpdatePass>(*parts.optimizer, table, optimizer_options(config),
-                                     norms.size() > 1 ? &norms : nullptr, sharding.pieces().updated);
-    parts.sums = std::make_unique<GradientSums>(table, runtime.mesh.pipeline(), sharding.pieces().updated);
-    parts.step = std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
-                                                       .norms = norms,
-                                                       .pipeline = *parts.pipeline,
-                                                       .runner = *parts.runner,
-                                                       .state = *parts.state,
-                                                       .update = *parts.update,
-                                                       .sums = *parts.sums},
-                                             parts.plan.lanes,
-                                             StepOptions{.clip_norm = config.train.clip_norm,
-                                                         .seed = config.run.seed,
-                                                         .reports = runtime.mesh.tensor().rank() == 0,
-                                                         .may_skip = parts.scaler->enabled(),
-                                                         .average_decay = config.train.ema});
 }
 
 /// Weights, moments, average and position: those of the checkpoint, or the first ones.
@@ -188,6 +150,62 @@ void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assem
 
 }  // namespace
 
+void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts) {
+    plan_steps(config, parts);
+    const int ranks = runtime.mesh.data().size();
+    const std::int64_t most_lanes = part_of({0, config.train.lanes}, ranks, 0).size();
+    parts.pipeline = std::make_unique<Pipeline>(
+        make_pipeline(runtime.mesh.pipeline(), config,
+                      config.parallel.zero > 1 ? most_lanes : lanes_of_rank(runtime, config).size()));
+    const std::int64_t largest = std::max(parts.plan.largest_lane(), parts.valid_plan.largest_lane());
+    ModelOptions options{.max_samples = largest,
+                         .compute = compute_type(config),
+                         .group = TensorGroup(runtime.mesh.tensor()),
+                         .sequence = config.parallel.sequence};
+    deal_layers(config, outputs, options, parts);
+    options.chunks = chunks_of(*parts.pipeline, parts.stages);
+    parts.model = std::make_unique<Model>(model_description(config, parts.train_set.sample),
+                                          loss_options(config), parts.train_set.sample, outputs, options);
+    parts.optimizer = make_optimizer(optimizer_options(config));
+    parts.schedule = make_schedule(config, parts.plan.steps());
+    parts.scaler.emplace(scaler_options(config));
+}
+
+void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
+    const Range my_lanes = lanes_of_rank(runtime, config);
+    const ParameterTable& table = parts.model->table();
+    const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
+    const bool spare_core = runtime.threads > 1;
+    TrainingStateOptions options = training_state_options(config, *parts.optimizer);
+    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core);
+    options.reducer.lanes = parts.plan.lanes;
+    options.reducer.my_lanes = my_lanes;
+    options.reducer.workers = threads.workers;
+    parts.state = std::make_unique<TrainingState>(runtime.mesh.data(), runtime.device, table, options);
+    parts.runner = std::make_unique<LaneRunner>(runtime.device, *parts.model, *parts.state->weights,
+                                                threads.workers, threads.threads, parts.pipeline->slots());
+
+    const Sharding& sharding = parts.state->sharding;
+    Communicator& norms = update_ranks(runtime.mesh, sharding);
+    parts.update =
+        std::make_unique<UpdatePass>(*parts.optimizer, table, optimizer_options(config),
+                                     norms.size() > 1 ? &norms : nullptr, sharding.pieces().updated);
+    parts.sums = std::make_unique<GradientSums>(table, runtime.mesh.pipeline(), sharding.pieces().updated);
+    parts.step = std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
+                                                       .norms = norms,
+                                                       .pipeline = *parts.pipeline,
+                                                       .runner = *parts.runner,
+                                                       .state = *parts.state,
+                                                       .update = *parts.update,
+                                                       .sums = *parts.sums},
+                                             parts.plan.lanes,
+                                             StepOptions{.clip_norm = config.train.clip_norm,
+                                                         .seed = config.run.seed,
+                                                         .reports = runtime.mesh.tensor().rank() == 0,
+                                                         .may_skip = parts.scaler->enabled(),
+                                                         .average_decay = config.train.ema});
+}
+
 Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume) {
     Assembly parts;
     const int ranks = runtime.mesh.data().size();
@@ -199,18 +217,15 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
     if (config.train.lanes < ranks)
         runtime.log.warning(std::to_string(ranks - config.train.lanes) + " of " + std::to_string(ranks) +
                             " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));
-    const Range my_lanes = part_of({0, config.train.lanes}, ranks, runtime.mesh.data().rank());
 
     std::optional<WeightSource> first;
     const std::int64_t outputs = open_data(runtime, config, resume, parts, first);
-    plan_steps(config, resume, parts);
-    const std::int64_t most_lanes = part_of({0, config.train.lanes}, ranks, 0).size();
-    parts.pipeline = std::make_unique<Pipeline>(make_pipeline(
-        runtime.mesh.pipeline(), config, config.parallel.zero > 1 ? most_lanes : my_lanes.size()));
     build_model(runtime, config, outputs, parts);
-    build_step(runtime, config, my_lanes, parts);
+    check_samples(config, resume, parts);
+    check_valid_labels(runtime, config, outputs, parts);
+    build_step(runtime, config, parts);
     set_state(runtime, config, resume, first, parts);
-    build_loaders(runtime, config, my_lanes, parts);
+    build_loaders(runtime, config, lanes_of_rank(runtime, config), parts);
     return parts;
 }
 

@@ -39,4 +39,11 @@ struct Assembly {
 /// fit.
 Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume);
 
+// Two parts of this that need no data but their layouts (parts.train_set, parts.valid_set), on any mesh.
+
+/// Lanes, steps, stages and the model, of which nothing is allocated yet. Collective.
+void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, Assembly& parts);
+/// Then all that is allocated for a training step, and the step itself. Collective.
+void build_step(Runtime& runtime, const Config& config, Assembly& parts);
+
 }  // namespace trireme

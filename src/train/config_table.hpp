@@ -16,8 +16,9 @@ struct ConfigRow {
     std::function<void(Config&, const std::string&)> set;  ///< absent for planned keys
 };
 
-/// All rows, section by section.
+/// All rows, section by section; and those from [train] on.
 std::vector<ConfigRow> make_config_rows();
+std::vector<ConfigRow> make_training_rows();
 
 /// The key that was probably meant by an unknown one, names of other programs (learning_rate) included; or
 /// nothing.

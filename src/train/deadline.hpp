@@ -21,6 +21,7 @@ public:
     double left() const;
     /// Whether another step and a save, each as long as the longest so far, and a reserve, would not fit.
     bool near() const { return left() < 2 * (longest_step_ + longest_save_) + reserve_; }
+    /// From one step to the next, with whatever came between.
     void took_step(double seconds) { longest_step_ = std::max(longest_step_, seconds); }
     void took_save(double seconds) { longest_save_ = std::max(longest_save_, seconds); }
 

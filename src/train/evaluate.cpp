@@ -8,6 +8,7 @@
 
 #include "train/evaluate_set.hpp"
 #include "train/experiment.hpp"
+#include "train/run_directory.hpp"
 #include "train/weight_source.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/checkpoint/checkpoint.hpp"
@@ -92,17 +93,13 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     loader = std::make_unique<Loader>(set, options);
 }
 
-/// The output may replace an older file of its kind, never what it is computed from.
-void refuse_precious_output(const std::string& output, const std::string& checkpoint,
-                            const std::string& data) {
+/// Nor may it replace what is predicted for.
+void check_output(const std::string& output, const std::string& checkpoint, const std::string& data) {
     namespace fs = std::filesystem;
-    if (!fs::exists(output)) return;
-    const auto refuse = [&](const std::string& why) { throw usage_error("--output=" + output + ": " + why); };
-    if (!fs::is_regular_file(output)) refuse("expected the name of a file to write");
-    if (fs::equivalent(output, checkpoint)) refuse("this is the checkpoint");
+    refuse_precious_output(output, checkpoint);
     for (const std::string& path : io::glob_paths(data))
-        if (fs::exists(path) && fs::equivalent(output, path))
-            refuse("this is one of the files to predict for");
+        if (fs::exists(output) && fs::exists(path) && fs::equivalent(output, path))
+            throw usage_error("--output=" + output + ": this is one of the files to predict for");
 }
 
 }  // namespace
@@ -133,7 +130,7 @@ EvalResult evaluate_checkpoint(Runtime& runtime, const Config& config, const std
 std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const std::string& checkpoint,
                                 const std::string& data, const std::string& output) {
     Communicator& world = runtime.mesh.world();
-    agreed_by_one(world, [&] { refuse_precious_output(output, checkpoint, data); });
+    agreed_by_one(world, [&] { check_output(output, checkpoint, data); });
     SavedModel saved(runtime, config, checkpoint, data, false);
     const std::int64_t rows = saved.set.rows(), width = saved.model->outputs();
     const Shape outputs_of_all =

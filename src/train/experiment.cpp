@@ -67,6 +67,14 @@ DatasetOptions dataset_options(const Config& config) {
         .x = config.data.x, .y = config.data.y, .kind = config.data.kind, .context = config.model.context};
 }
 
+Config config_of(const std::string& checkpoint, const CheckpointMeta& meta) {
+    try {
+        return config_from_text(meta.config, checkpoint + ":/config");
+    } catch (const Error& error) {
+        throw Error(Status::bad_data, error.what(), Scope::all_ranks);
+    }
+}
+
 ModelDescription model_description(const Config& config, const Shape& sample) {
     ModelDescription description{
         .layers = config.model.layers, .loss = config.model.loss, .init = config.model.init};
@@ -146,6 +154,10 @@ Pipeline make_pipeline(Communicator& ranks, const Config& config, std::int64_t l
     const bool interleaved = schedule == PipelineSchedule::interleaved && ranks.size() > 1;
     const std::int64_t chunks = !interleaved ? 1 : config.parallel.chunks > 0 ? config.parallel.chunks : 2;
     return Pipeline(ranks, schedule, static_cast<int>(chunks), lanes);
+}
+
+Communicator& update_ranks(Mesh& mesh, const Sharding& sharding) {
+    return sharding.stage() > 0 ? mesh.world() : mesh.model();
 }
 
 std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages) {

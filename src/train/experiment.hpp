@@ -4,12 +4,14 @@
 #include <memory>
 #include <string>
 
+#include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/data/loader.hpp"
 #include "trireme/nn/model.hpp"
 #include "trireme/optim/optimizer.hpp"
 #include "trireme/optim/scaler.hpp"
 #include "trireme/optim/schedule.hpp"
 #include "trireme/parallel/pipeline.hpp"
+#include "trireme/parallel/sharding.hpp"
 #include "trireme/parallel/training_state.hpp"
 #include "trireme/train/config.hpp"
 #include "trireme/train/runtime.hpp"
@@ -25,6 +27,8 @@ TrainingStateOptions training_state_options(const Config& config, const Optimize
 DType compute_type(const Config& config);
 /// What data sets are opened with.
 DatasetOptions dataset_options(const Config& config);
+/// What a checkpoint was trained with. @throws Error (bad_data, all ranks) where it does not tell.
+Config config_of(const std::string& checkpoint, const CheckpointMeta& meta);
 /// Presets are written out for samples of this shape.
 ModelDescription model_description(const Config& config, const Shape& sample);
 /// The horizon is schedule.steps, else epochs x steps per epoch, else max_steps.
@@ -40,6 +44,10 @@ LaneThreads choose_threads(const Config& config, int rank_threads, Range my_lane
 
 /// A rank's place in the pipeline: parallel.schedule and chunks, for the lanes of its replica.
 Pipeline make_pipeline(Communicator& ranks, const Config& config, std::int64_t lanes);
+
+/// The ranks whose updates make up one update of the model: those of a replica, or all where each has a
+/// share.
+Communicator& update_ranks(Mesh& mesh, const Sharding& sharding);
 
 /// This rank's chunks of the layers of all stages.
 std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "train/experiment.hpp"
+#include "train/run_directory.hpp"
 #include "train/safetensors.hpp"
 #include "train/torch_names.hpp"
 #include "train/weight_source.hpp"
@@ -20,20 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Config config_of(const std::string& checkpoint, const CheckpointMeta& meta) {
-    try {
-        return config_from_text(meta.config, checkpoint + ":/config");
-    } catch (const Error& error) {
-        throw Error(Status::bad_data, error.what(), Scope::all_ranks);
-    }
-}
-
 void prepare_output(const std::string& output, const std::string& checkpoint) {
-    const auto refuse = [&](const std::string& why) { throw usage_error("--output=" + output + ": " + why); };
-    if (fs::exists(output)) {
-        if (!fs::is_regular_file(output)) refuse("expected the name of a file to write");
-        if (fs::equivalent(output, checkpoint)) refuse("this is the checkpoint");
-    }
+    refuse_precious_output(output, checkpoint);
     const fs::path folder = fs::path(output).parent_path();
     std::error_code error;
     if (!folder.empty()) fs::create_directories(folder, error);

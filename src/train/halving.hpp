@@ -34,6 +34,10 @@ public:
     /// What to train next: a trial that has earned its next rung, the highest rung first, else a new one.
     /// Nothing where all is taken or done.
     std::optional<TrialJob> next(const std::vector<TrialRecord>& trials) const;
+    /// Nothing more will come of this trial.
+    bool settled(const TrialRecord& trial) const {
+        return trial.failed || trial.metrics.size() == epochs_.size();
+    }
     /// Whether something may still come, once those that are taken have finished.
     bool may_go_on(const std::vector<TrialRecord>& trials) const;
 

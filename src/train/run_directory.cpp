@@ -1,9 +1,5 @@
 #include "train/run_directory.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -36,16 +32,10 @@ RunDirectoryLock::RunDirectoryLock(const std::string& run_dir) {
     std::error_code error;
     fs::create_directories(run_dir, error);
     if (error) throw failure("run.dir=" + run_dir + ": cannot be created: " + error.message());
-    const std::string path = run_dir + "/.lock";
-    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (file_ < 0) throw failure("run.dir=" + run_dir + ": is not writable");
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0)
+    lock_ = FileLock(run_dir + "/.lock", false);
+    if (!lock_.held())
         throw usage_error("run.dir=" + run_dir +
                           ": another job is training here; give this one a directory of its own");
-}
-
-RunDirectoryLock::~RunDirectoryLock() {
-    if (file_ >= 0) close(file_);
 }
 
 namespace {
@@ -93,6 +83,13 @@ void rewind_run(const std::string& run_dir, std::int64_t step) {
     move_aside(run_dir, later);
     for (const fs::path& path : children(run_dir))
         if (is_sample_trace(path)) rewind_sample_trace(path, step);
+}
+
+void refuse_precious_output(const std::string& output, const std::string& checkpoint) {
+    if (!fs::exists(output)) return;
+    const auto refuse = [&](const std::string& why) { throw usage_error("--output=" + output + ": " + why); };
+    if (!fs::is_regular_file(output)) refuse("expected the name of a file to write");
+    if (fs::equivalent(output, checkpoint)) refuse("this is the checkpoint");
 }
 
 void write_whole(const std::string& path, const std::string& text) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "train/file_lock.hpp"
+
 namespace trireme {
 
 /// Holds the directory for this job until it is destroyed (or the process dies).
@@ -13,12 +15,9 @@ public:
     RunDirectoryLock() = default;
     /// Creates the directory where needed. @throws Error (bad_usage) when another job holds it.
     explicit RunDirectoryLock(const std::string& run_dir);
-    ~RunDirectoryLock();
-    RunDirectoryLock(const RunDirectoryLock&) = delete;
-    RunDirectoryLock& operator=(const RunDirectoryLock&) = delete;
 
 private:
-    int file_ = -1;
+    FileLock lock_;
 };
 
 /// Moves what an earlier run left to <run_dir>/old-<n>; returns that folder, or nothing where there was none.
@@ -27,6 +26,10 @@ std::string set_earlier_run_aside(const std::string& run_dir);
 /// Takes back what was written after `step`, since that work is done again: lines of metrics.jsonl and
 /// samples-*.csv are dropped, later step checkpoints are moved to <run_dir>/old-<n>.
 void rewind_run(const std::string& run_dir, std::int64_t step);
+
+/// The file of --output may replace an older one, never the checkpoint that it comes from. @throws Error
+/// (bad_usage) when it would, or is no file.
+void refuse_precious_output(const std::string& output, const std::string& checkpoint);
 
 /// Writes a text under a temporary name and renames it.
 void write_whole(const std::string& path, const std::string& text);

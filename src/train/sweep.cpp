@@ -50,6 +50,7 @@ public:
           ranks_(ranks),
           log_(runtime.log),
           quiet_(ranks.rank(), std::max(LogLevel::warning, runtime.log.level())),
+          known_(static_cast<std::size_t>(space.trials())),
           runtime_(runtime) {}
 
     /// Until nothing is left, or a signal has come; then true.
@@ -70,7 +71,7 @@ private:
         agreed_by_one(ranks_, [&] {
             claim_.reset();
             for (bool wait = true; !claim_ && wait && !runtime_.stop_requested();) {
-                claim_ = directory_.claim(halving_, space_.trials(), wait);
+                claim_ = directory_.claim(halving_, known_, wait);
                 if (!claim_ && wait) std::this_thread::sleep_for(std::chrono::milliseconds(200));
             }
         });
@@ -147,8 +148,9 @@ private:
     Communicator& ranks_;
     const Log& log_;
     Log quiet_;
+    std::vector<TrialRecord> known_;  ///< on the first rank, as is
+    std::optional<Claim> claim_;
     Runtime& runtime_;
-    std::optional<Claim> claim_;  ///< on the first rank
 };
 
 /// The furthest first, among those the best.

@@ -1,9 +1,5 @@
 #include "train/sweep_directory.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -41,19 +37,6 @@ TrialRecord record_of(const std::optional<SweepTrial>& trial) {
 }
 
 }  // namespace
-
-FileLock::FileLock(const std::string& path, bool wait)
-    : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (file_ < 0) throw failure(path + ": is not writable");
-    if (flock(file_, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0) return;
-    close(file_);
-    file_ = -1;
-    if (wait) throw failure(path + ": cannot be locked");
-}
-
-FileLock::~FileLock() {
-    if (file_ >= 0) close(file_);
-}
 
 SweepDirectory::SweepDirectory(std::string path, const Config& config) : path_(std::move(path)) {
     std::error_code error;
@@ -102,12 +85,13 @@ void SweepDirectory::write(const SweepTrial& trial) const {
     write_whole(trial_path(trial.number) + "/result.json", json.dump(1) + "\n");
 }
 
-std::optional<Claim> SweepDirectory::claim(const Halving& halving, std::int64_t trials, bool& wait) const {
+std::optional<Claim> SweepDirectory::claim(const Halving& halving, std::vector<TrialRecord>& known,
+                                           bool& wait) const {
     const FileLock one_at_a_time(path_ + "/.lock", true);
-    std::vector<TrialRecord> records;
-    for (std::int64_t trial = 0; trial < trials; ++trial) records.push_back(record_of(read(trial)));
-    while (const std::optional<TrialJob> job = halving.next(records)) {
-        TrialRecord& record = records[static_cast<std::size_t>(job->trial)];
+    for (std::size_t trial = 0; trial < known.size(); ++trial)
+        if (!halving.settled(known[trial])) known[trial] = record_of(read(static_cast<std::int64_t>(trial)));
+    while (const std::optional<TrialJob> job = halving.next(known)) {
+        TrialRecord& record = known[static_cast<std::size_t>(job->trial)];
         fs::create_directories(trial_path(job->trial));
         FileLock lock(trial_path(job->trial) + "/.claim", false);
         if (!lock.held()) {
@@ -120,7 +104,7 @@ std::optional<Claim> SweepDirectory::claim(const Halving& halving, std::int64_t 
             return Claim{*job, std::move(lock)};
         record = now;
     }
-    wait = halving.may_go_on(records);
+    wait = halving.may_go_on(known);
     return std::nullopt;
 }
 

@@ -6,28 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "train/file_lock.hpp"
 #include "train/halving.hpp"
 #include "train/sweep_space.hpp"
 #include "trireme/train/sweep.hpp"
 
 namespace trireme {
-
-/// A file held by this process until it is destroyed (or the process dies).
-class FileLock {
-public:
-    /// Waits for the file, or gives up at once where `wait` is false: then it holds nothing.
-    FileLock(const std::string& path, bool wait);
-    ~FileLock();
-    FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-    FileLock& operator=(FileLock&& other) noexcept {
-        std::swap(file_, other.file_);
-        return *this;
-    }
-    bool held() const { return file_ >= 0; }
-
-private:
-    int file_ = -1;
-};
 
 /// A trial that this process may train, until it lets go of it.
 struct Claim {
@@ -46,7 +30,8 @@ public:
     void write(const SweepTrial& trial) const;
 
     /// The next trial that nobody else is training. Where there is none, `wait` says whether one may come.
-    std::optional<Claim> claim(const Halving& halving, std::int64_t trials, bool& wait) const;
+    /// `known`: of each trial; what is settled is not read again.
+    std::optional<Claim> claim(const Halving& halving, std::vector<TrialRecord>& known, bool& wait) const;
     /// This trial, for its next rung; nothing where somebody else has it or it is done.
     std::optional<Claim> claim(const Halving& halving, std::int64_t trial) const;
 

@@ -242,15 +242,15 @@ void Trainer::train_one_step() {
                         .attempt = position_.attempts(),
                         .batch_samples = parts_.plan.step(position_.step_in_epoch).size(),
                         .scale = position_.scaler.scale};
+    if (first_step_done_) deadline_.took_step(since_step_.seconds());  // validation and saves included
+    since_step_.restart();
     out_of_time_ = root() && deadline_.near();
     request.flags[stop_flag] = runtime_.stop_requested() || out_of_time_;
-    since_step_.restart();
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
-    deadline_.took_step(since_step_.seconds());
     const std::int64_t epoch = position_.epoch + 1;
 
     bubble_.add(result);

@@ -18,6 +18,19 @@ TEST_CASE("bench step takes a step apart and holds it against its limit", "[cli-
     }
 }
 
+TEST_CASE("bench step measures the layers of each stage, those that split them together", "[cli-bench]") {
+    // The stages have different products, and different numbers of them.
+    for (const char* split : {"--parallel.pipeline=2", "--parallel.tensor=2"}) {
+        const Result result =
+            trireme::testing::trireme(4, {"bench", "step", "--model=mlp:8-6-6-4-4-3", "--samples=4",
+                                          "--lanes=4", "--run.threads=1", split});
+        INFO(split << "\n" << result.out << result.err);
+        REQUIRE(result.status == 0);
+        REQUIRE_THAT(result.out, contains("4 ranks x 1 thread"));
+        REQUIRE_THAT(result.out, contains("ratio to the limit"));
+    }
+}
+
 TEST_CASE("bench refuses what it does not know", "[cli-bench]") {
     const auto refused = [](std::vector<std::string> words, const std::string& named) {
         words.insert(words.begin(), "bench");

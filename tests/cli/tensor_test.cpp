@@ -74,19 +74,8 @@ TEST_CASE("multilayer perceptrons, convolutions and image transformers split ove
 
 TEST_CASE("a checkpoint saved on one mesh goes on, and is evaluated, on another", "[cli-tensor]") {
     const TempDir folder;
-    const Run run = tiny_gpt(folder).with({{"optim.name", "adamw"}, {"train.ema", "0.9"}});
-    run.expect(0, 0);
-    const Run cut = run.at(folder / "cut");
-    const auto to = [&](const char* steps, int ranks, const char* tensor) {
-        cut.with({{"train.max_steps", steps}, {"parallel.tensor", tensor}}).expect(0, ranks);
-    };
-    to("3", 2, "2");
-    to("5", 3, "3");
-    to("7", 1, "1");
-    to("10", 4, "2");
-    REQUIRE(cut.column("step", "step").size() == 10);
-    REQUIRE(largest_difference(cut.last().weights, run.last().weights) < 2e-3);  // Adam on small gradients
-    REQUIRE(cut.column("step", "loss")[9] == Approx(run.column("step", "loss")[9]).epsilon(1e-3));
+    const Run cut = require_goes_on(tiny_gpt(folder).with({{"optim.name", "adamw"}, {"train.ema", "0.9"}}),
+                                    {{"3", {2, 2}}, {"5", {3, 3}}, {"7", {1}}, {"10", {4, 2}}});
     for (const int ranks : {1, 2}) {
         const Event eval = evaluate(ranks, cut.checkpoint_path(10), folder / "data/valid-*.h5");
         REQUIRE(eval["loss"] == Approx(cut.column("valid", "loss").back()).epsilon(1e-5));
@@ -130,10 +119,7 @@ TEST_CASE("case 7: dropout masks depend on seed, layer, step and position, not o
     CHECK(expected[0] != Approx(expected[4]).epsilon(1e-6));  // the second epoch, other masks
     for (const Grid& grid : {Grid{2}, Grid{2, 2}, Grid{3, 3}, Grid{2, 1, 2}, Grid{4, 2, 2}}) {
         INFO(grid.ranks << " ranks, tensor " << grid.tensor << ", pipeline " << grid.pipeline);
-        const Run here = run.at(folder / "mesh")
-                             .with({{"run.resume", "none"},
-                                    {"parallel.tensor", std::to_string(grid.tensor)},
-                                    {"parallel.pipeline", std::to_string(grid.pipeline)}});
+        const Run here = run.at(folder / "mesh").with({{"run.resume", "none"}}).with(keys_of(grid));
         here.expect(0, grid.ranks);
         const std::vector<double> found = here.column("step", "loss");
         for (std::size_t k = 0; k < expected.size(); ++k)
@@ -152,9 +138,8 @@ TEST_CASE("case 10: the norm before clipping counts every parameter once, in fp3
                                  .with({{"run.resume", "none"},
                                         {"train.precision", precision},
                                         {"scaler.init", "256"},
-                                        {"train.max_steps", "1"},
-                                        {"parallel.tensor", std::to_string(grid.tensor)},
-                                        {"parallel.pipeline", std::to_string(grid.pipeline)}});
+                                        {"train.max_steps", "1"}})
+                                 .with(keys_of(grid));
             here.expect(0, grid.ranks);
             CHECK(here.column("step", "grad_norm")[0] ==
                   Approx(norm).epsilon(std::string(precision) == "fp32" ? 1e-5 : 5e-3));

@@ -95,7 +95,6 @@ TEST_CASE("doc/configuration.md is what the table says", "[cli-usage]") {
 TEST_CASE("wrong commands and options are refused by name", "[cli-usage]") {
     const Workplace place;
     check_refused(place, {"trian", "run.ini"}, "unknown command trian; did you mean train?");
-    check_refused(place, {"plan"}, "`trireme plan`: announced, but not built in this version");
     check_refused(place, {"--train.batch=4", "train"}, "a command comes first");
     check_refused(place, {"train", "run.ini", "--train.bat=4"},
                   "unknown option --train.bat; did you mean --train.batch?");

@@ -1,6 +1,7 @@
 // Runs with a training state that is sharded over the data-parallel ranks: saved and resumed in any other
 // way, validated with the average, in every precision.
 #include "support/catch.hpp"
+#include "support/exports.hpp"
 #include "support/meshes.hpp"
 
 using namespace trireme;
@@ -29,6 +30,22 @@ TEST_CASE("the bits of the first weights do not depend on the sharding", "[cli-z
         CHECK_THAT(here.expect(0, 3).err,
                    contains("parallel.zero=" + stage + ": the state is sharded over 3 ranks"));
         REQUIRE(same_bits(here.last().weights, one));
+    }
+}
+
+TEST_CASE("a sharded state starts from the weights of a file", "[cli-zero_runs]") {
+    const TempDir folder;
+    const Run run =
+        tiny_gpt(folder).with({{"train.max_steps", "1"}, {"optim.lr", "0"}, {"optim.weight_decay", "0"}});
+    const Tensors saved = run.finish(0).weights;
+    export_to(run.dir(), folder / "weights.safetensors");
+    for (const std::filesystem::path& file :
+         {run.checkpoint_path(1), folder.path() / "weights.safetensors"}) {
+        const Run here =
+            run.at(folder / "from")
+                .with(zero("3"))
+                .with({{"run.init_from", file.string()}, {"run.seed", "5"}, {"run.resume", "none"}});
+        REQUIRE(same_bits(here.finish(3).weights, saved));
     }
 }
 

@@ -105,19 +105,19 @@ TEST_CASE("the scripts of jobs/ work under Slurm", "[slurm-jobs]") {
         text = lab.submit({Lab::script("slurm_multi.sbatch")}, {file_of(two)});
         INFO(text);
         REQUIRE(lab.status == 0);
-        CHECK_THAT(text, contains("verdict: all is well"));
+        CHECK_THAT(text, contains("verdict: this launch works"));
         CHECK_THAT(text, contains("node2"));
         CHECK(two.events("start")[0]["ranks"] == 4);
         CHECK(same_bits(two.last().weights, one.last().weights));
     }
     SECTION("a run longer than its jobs is requeued until it is done") {
-        const Run whole = small_run(folder, {{"train.epochs", "300"}, {"checkpoint.every", "never"}});
+        const Run whole = small_run(folder, {{"train.epochs", "30"}, {"checkpoint.every", "never"}});
         whole.expect(0, 0);
-        // The first job's time is up after two seconds; Slurm counts how often a job was started again.
+        // The first job's time is up at once, after a step; Slurm counts how often a job was started again.
         const std::filesystem::path program = folder / "trireme";
         write_file(
             program,
-            "#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ] || set -- \"$@\" '--run.time_limit=2 seconds'\n"
+            "#!/bin/sh\n[ -n \"$SLURM_RESTART_COUNT\" ] || set -- \"$@\" '--run.time_limit=0.01 seconds'\n"
             "exec " +
                 trireme_exe().string() + " \"$@\"\n");
         std::filesystem::permissions(program, std::filesystem::perms(0755));
@@ -135,7 +135,7 @@ TEST_CASE("the scripts of jobs/ work under Slurm", "[slurm-jobs]") {
         REQUIRE(reason() == "completed");
         CHECK(cut.events("start").size() >= 2);
         CHECK(cut.events("end").front().texts.at("reason") == "time_limit");
-        CHECK(cut.column("step", "step").size() == 1200);
+        CHECK(cut.column("step", "step").size() == 120);
         CHECK(same_bits(cut.last().weights, whole.last().weights));
     }
     SECTION("a sweep as an array") {
@@ -147,15 +147,14 @@ TEST_CASE("the scripts of jobs/ work under Slurm", "[slurm-jobs]") {
         const std::string csv = read_file(sweep.dir() / "results.csv");
         CHECK(std::count(csv.begin(), csv.end(), '\n') == 4);
     }
-    SECTION("a rank that finds itself alone refuses, with the fix") {
+    SECTION("a launch in which ranks cannot find each other fails and trains nothing") {
+        // Open MPI ends such ranks itself; what Trireme says to one that is alone is a test of doctor.
         const Run run = small_run(folder);
-        std::string script = read_file(Lab::script("slurm_single.sbatch"));
-        write_file(folder / "alone.sbatch", script);
         const std::string text =
-            lab.submit({"--export=ALL,MPI=none", (folder / "alone.sbatch").string()}, {file_of(run)});
+            lab.submit({"--export=ALL,MPI=none", Lab::script("slurm_single.sbatch")}, {file_of(run)});
         INFO(text);
-        CHECK(lab.status == 2);
-        CHECK_THAT(text, contains("srun --mpi=pmix"));
+        CHECK(lab.status != 0);
+        CHECK_THAT(text, contains("PMI"));
         CHECK_FALSE(std::filesystem::exists(run.dir() / "metrics.jsonl"));
     }
 }

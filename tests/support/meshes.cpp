@@ -55,6 +55,24 @@ Run tiny_images(const TempDir& folder, const Keys& model) {
         .with(model);
 }
 
+Keys keys_of(const Grid& grid) {
+    Keys keys = {{"parallel.tensor", std::to_string(grid.tensor)},
+                 {"parallel.pipeline", std::to_string(grid.pipeline)}};
+    keys.insert(keys.end(), grid.keys.begin(), grid.keys.end());
+    return keys;
+}
+
+Run require_goes_on(const Run& run, const std::vector<Leg>& legs) {
+    run.expect(0, 0);
+    const Run cut = run.at(run.dir().parent_path() / "cut");
+    for (const Leg& leg : legs)
+        cut.with({{"train.max_steps", leg.until}}).with(keys_of(leg.grid)).expect(0, leg.grid.ranks);
+    REQUIRE(cut.column("step", "step").size() == 10);
+    REQUIRE(largest_difference(cut.last().weights, run.last().weights) < 2e-3);
+    REQUIRE(cut.column("step", "loss")[9] == Approx(run.column("step", "loss")[9]).epsilon(1e-3));
+    return cut;
+}
+
 void require_like_one_rank(const Run& run, const std::vector<Grid>& grids, double tolerance) {
     run.with({{"run.trace_samples", "true"}}).expect(0, 0);
     const Checkpoint one = run.last();
@@ -64,10 +82,8 @@ void require_like_one_rank(const Run& run, const std::vector<Grid>& grids, doubl
         for (const auto& [key, value] : grid.keys) name += "-" + value;
         INFO(name);
         const Run here = run.at(run.dir().parent_path() / (run.dir().filename().string() + name))
-                             .with({{"parallel.tensor", std::to_string(grid.tensor)},
-                                    {"parallel.pipeline", std::to_string(grid.pipeline)},
-                                    {"run.trace_samples", "true"}})
-                             .with(grid.keys);
+                             .with({{"run.trace_samples", "true"}})
+                             .with(keys_of(grid));
         here.expect(0, grid.ranks);
         REQUIRE(here.column("step", "loss")[0] == Approx(run.column("step", "loss")[0]).epsilon(1e-6));
         for (std::size_t k = 0; k < 10; ++k)

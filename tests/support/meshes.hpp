@@ -19,6 +19,18 @@ struct Grid {
     Keys keys{};
 };
 
+/// parallel.tensor, parallel.pipeline, and the keys that belong to it.
+Keys keys_of(const Grid& grid);
+
+/// A part of a run on one mesh: up to a step.
+struct Leg {
+    std::string until;
+    Grid grid;
+};
+/// Ten steps in legs, each resumed from the one before, come to what they come to on one rank; returns the
+/// run in legs. For Adam, whose steps on small gradients amplify rounding.
+Run require_goes_on(const Run& run, const std::vector<Leg>& legs);
+
 /// First loss to 1e-6, weights after ten steps to `tolerance`, every sample counted once, the same norm.
 void require_like_one_rank(const Run& run, const std::vector<Grid>& grids, double tolerance = 1e-5);
 

@@ -1,4 +1,4 @@
-# Spack recipe, for Spack before and since 1.0. doc/clusters.md says how to use it with a checkout of one's own.
+# Spack recipe, for Spack 0.23 and later. doc/clusters.md says how to use it with a checkout of one's own.
 try:
     from spack_repo.builtin.build_systems.cmake import CMakePackage
 except ImportError:

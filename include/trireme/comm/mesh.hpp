@@ -11,6 +11,9 @@ class Mesh {
 public:
     /// @throws Error (bad_usage) with all three numbers when tensor * pipeline does not divide the world.
     Mesh(Communicator& world, int tensor, int pipeline);
+    /// From groups that are there already.
+    Mesh(Communicator& world, std::unique_ptr<Communicator> data, std::unique_ptr<Communicator> pipeline,
+         std::unique_ptr<Communicator> tensor, std::unique_ptr<Communicator> model);
 
     /// @throws Error (bad_usage, all ranks) when a tensor group lies on several nodes. `node`: the ranks of
     /// this node. Collective.

@@ -58,6 +58,8 @@ private:
 
 /// "Open MPI 4.1.4 (MPI 3.1)". Works before Session.
 std::string mpi_version();
+/// What MPI really grants its threads: "single", "funneled", "serialized" or "multiple". After Session.
+std::string mpi_thread_level();
 
 /// Compares the world with what the launcher's environment promises (OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_*,
 /// SLURM_NTASKS of a step). @throws Error (bad_usage) that names the variable and the fix when this process

@@ -46,6 +46,10 @@ struct LoaderOptions {
     int ranks_on_node = 1;       ///< share of the node's memory for cache=auto
 };
 
+/// Of the batches that a loader of this set keeps, the one in use and those read ahead; without what it may
+/// hold of the set itself (data.cache).
+std::int64_t loader_bytes(const DatasetLayout& layout, const LoaderOptions& options);
+
 class Loader {
 public:
     /// @throws Error (bad_usage) on option values out of range or that token data have no use for, (bad_data)
