@@ -503,7 +503,9 @@ TEST_CASE("verbs of transformers allocate at the first call only", "[unit][ops]"
         ops.split_cross_entropy_finish(rank.args());
     };
     step();
-    count_allocations();
+    // What a GPU's runtime allocates, or the emulation of one, is not counted.
+    const bool counts = machine.device->host_memory();
+    if (counts) count_allocations();
     step();
-    REQUIRE(allocations().ours == 0);
+    if (counts) REQUIRE(allocations().ours == 0);
 }

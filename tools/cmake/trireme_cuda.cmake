@@ -58,3 +58,6 @@ target_link_libraries(trireme_cuda PRIVATE trireme_flags CUDA::cudart_static CUD
 target_link_options(trireme_cuda PRIVATE -Wl,-z,defs)  # a symbol that only the program has would be missing when it is opened
 add_dependencies(trireme trireme_cuda)
 install(TARGETS trireme_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+list(TRANSFORM TRIREME_CUDA_ARCHITECTURES PREPEND sm_ OUTPUT_VARIABLE kinds)
+list(JOIN kinds ", " kinds)
+set(trireme_cuda_built "${CMAKE_CUDA_COMPILER_VERSION} for ${kinds}")  # for --version
