@@ -324,7 +324,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("results on 16-bit types do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("results on 16-bit types do not depend on the thread count", "[unit][ops][many-elements]") {
     const std::string kind = GENERATE(from_range(devices()));
     const auto results = [&kind](int threads) {
         Verbs verbs(kind, threads);

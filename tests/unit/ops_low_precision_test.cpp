@@ -199,7 +199,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "[unit][ops]") {
+TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "[unit][ops][many-elements]") {
     const std::vector<Machine> all = machines();
     for (const DType type : low_types)
         for (const MatmulCase& shape : matmul_cases())
@@ -211,7 +211,7 @@ TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "
                 }
 }
 
-TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops]") {
+TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops][many-elements]") {
     for (const Machine& machine : machines())
         for (const DType type : low_types)
             for (const auto& [name, window] : conv_cases()) {
@@ -220,7 +220,7 @@ TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops]") {
             }
 }
 
-TEST_CASE("activations between real types", "[unit][ops]") {
+TEST_CASE("activations between real types", "[unit][ops][many-elements]") {
     constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
     for (const std::string& kind : devices()) {
         const Machine machine(kind);
@@ -271,7 +271,7 @@ TEST_CASE("equal calls on 16-bit types give equal bits, and allocate nothing onc
         }
 }
 
-TEST_CASE("activations of 16-bit types do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("activations of 16-bit types do not depend on the thread count", "[unit][ops][many-elements]") {
     constexpr std::int64_t n = 200003;
     for (const DType type : low_types)
         for (const Activation kind : {Activation::relu, Activation::gelu, Activation::sigmoid}) {
