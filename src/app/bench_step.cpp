@@ -11,6 +11,7 @@
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/base/recorder.hpp"
 #include "trireme/comm/agree.hpp"
 #include "trireme/ops/timed_ops.hpp"
 #include "trireme/train/step.hpp"
@@ -139,14 +140,21 @@ private:
         options.reducer.workers = threads_.workers;
         return options;
     }
+    /// Seconds that this rank has spent on communication that nothing hid.
+    static double exposed() {
+        const ActivityTimes times = Recorder::times_here();
+        return at(times, Activity::communication) + at(times, Activity::waiting);
+    }
     Parts one(std::span<const LaneBatch> lanes, std::int64_t batch_samples) {
         for (OpTimes& times : times_) times = {};
+        const double before = exposed();
         const Stopwatch watch;
         const StepResult result = step_.run(
             lanes, {.lr = 1e-5, .updates = updates_, .attempt = updates_, .batch_samples = batch_samples});
         ++updates_;
-        Parts parts{
-            .reduction = result.exposed_seconds, .stages = result.pipeline_seconds, .step = watch.seconds()};
+        Parts parts{.reduction = exposed() - before - result.pipeline_seconds,
+                    .stages = result.pipeline_seconds,
+                    .step = watch.seconds()};
         for (const OpTimes& times : times_) {  // workers run side by side
             parts.products += times.products / threads_.workers;
             parts.others += times.others / threads_.workers;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -17,8 +18,11 @@
 #include "app/run_device.hpp"
 #include "app/signals.hpp"
 #include "app/text.hpp"
+#include "train/deadline.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/float_mode.hpp"
+#include "trireme/base/recorder.hpp"
+#include "trireme/comm/watchdog.hpp"
 
 namespace trireme::app {
 namespace {
@@ -38,7 +42,10 @@ using LastWord = std::mutex;
 int alone_with(Session& session, LastWord& last_word, Status status, const std::string& message) {
     if (session.size() > 1) {
         last_word.lock();
-        complain("rank " + std::to_string(session.rank()) + ": " + message);
+        const Recorder* recorder = Recorder::here();
+        const std::string place = recorder != nullptr ? recorder->place_of_failure() : "";
+        complain("rank " + std::to_string(session.rank()) + (place.empty() ? "" : " (" + place + ")") + ": " +
+                 message);
         session.abort(static_cast<int>(status));
     }
     complain(message);
@@ -83,7 +90,35 @@ struct Job {
     const CommandLine& line;
     const Config& config;
     LastWord& last_word;
+    std::deque<Recorder>& recorders;  ///< of each rank of the process
 };
+
+/// Of the ranks of this process.
+Watchdog::Options watching(Session& session, LastWord& last_word, const Config& config,
+                           std::deque<Recorder>& recorders) {
+    return {.timeout = stall_timeout_from(config.run.stall_timeout),
+            .idle_seconds =
+                [&recorders] {
+                    double idle = recorders.front().idle_seconds();
+                    for (const Recorder& recorder : recorders) idle = std::min(idle, recorder.idle_seconds());
+                    return idle;
+                },
+            .place =
+                [&session, &recorders] {
+                    if (recorders.size() == 1) return recorders.front().place();
+                    std::string text;
+                    for (std::size_t device = 0; device < recorders.size(); ++device)
+                        text += (device > 0 ? "; " : "") + std::string("device ") + std::to_string(device) +
+                                ": " + recorders[device].place();
+                    return text;
+                },
+            .end =
+                [&session, &last_word](const std::string& found) {
+                    last_word.lock();
+                    complain(found);
+                    session.abort(static_cast<int>(Status::failed));
+                }};
+}
 
 void warn_of_crowding(const Session& session, const Device& device, const Log& log) {
     constexpr int usual_most = 64;
@@ -103,6 +138,7 @@ void warn_of_crowding(const Session& session, const Device& device, const Log& l
 
 int run_rank(Session& session, const Job& job) {
     const Config& config = job.config;
+    const Recorder::Member member(&job.recorders[static_cast<std::size_t>(session.device())], Recorder::main);
     const Log log(session.rank(), log_level_from(config.run.log));
     const bool own_mesh = job.command.own_mesh;
     const std::unique_ptr<Device> device = make_run_device(own_mesh ? config.run.device : "auto");
@@ -150,7 +186,9 @@ int run_command(Session& session, const Command& command, const CommandLine& lin
     if (config.run.devices > most_devices)
         throw usage_error("run.devices=" + std::to_string(config.run.devices) + ": expected at most " +
                           std::to_string(most_devices));
-    const Job job{command, line, config, last_word};
+    std::deque<Recorder> recorders(static_cast<std::size_t>(config.run.devices));
+    const Job job{command, line, config, last_word, recorders};
+    const Watchdog watchdog(session, watching(session, last_word, config, recorders));
     return command.own_mesh && config.run.devices > 1 ? run_devices(session, job) : run_rank(session, job);
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/operation.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 
@@ -121,6 +122,8 @@ int MpiCommunicator::polled(const Begin& begin) const {
 }
 
 void MpiCommunicator::all_reduce(View buffer, Reduce op) {
+    const Span span = operation(*this, "all-reduce", buffer.bytes());
+    sequence_ = one_more(sequence_, "all-reduce", buffer);
     const std::int64_t count = buffer.count();
     const std::int64_t step = reduce_piece_bytes / static_cast<std::int64_t>(size_of(buffer.dtype));
     for (std::int64_t at = 0; at < count && size_ > 1; at += step) {
@@ -137,6 +140,8 @@ void MpiCommunicator::all_reduce(View buffer, Reduce op) {
 }
 
 void MpiCommunicator::broadcast(View buffer, int root) {
+    const Span span = operation(*this, "broadcast", buffer.bytes());
+    sequence_ = one_more(sequence_, "broadcast", buffer);
     const std::int64_t count = buffer.count();
     for (std::int64_t at = 0; at < count && size_ > 1; at += piece) {
         const int n = static_cast<int>(std::min(piece, count - at));
@@ -151,6 +156,7 @@ void MpiCommunicator::broadcast(View buffer, int root) {
 }
 
 void MpiCommunicator::all_gather(View mine, View all) {
+    const Span span = operation(*this, "all-gather", all.bytes());
     const int n = as_count(mine.count());
     const MPI_Datatype type = mpi_type(mine.dtype);
     check(polls_ ? polled([&](MPI_Request* request) {
@@ -161,6 +167,7 @@ void MpiCommunicator::all_gather(View mine, View all) {
 }
 
 void MpiCommunicator::all_gather(View buffer, std::span<const Range> parts) {
+    const Span span = operation(*this, "all-gather", buffer.bytes());
     if (size_ == 1) return;
     to_counts(parts, counts_[0], offsets_[0]);
     const int *counts = counts_[0].data(), *offsets = offsets_[0].data();
@@ -176,6 +183,7 @@ void MpiCommunicator::all_gather(View buffer, std::span<const Range> parts) {
 
 void MpiCommunicator::all_to_all(View send, std::span<const Range> send_parts, View recv,
                                  std::span<const Range> recv_parts) {
+    const Span span = operation(*this, "all-to-all", send.bytes());
     to_counts(send_parts, counts_[0], offsets_[0]);
     to_counts(recv_parts, counts_[1], offsets_[1]);
     check(MPI_Alltoallv(send.data, counts_[0].data(), offsets_[0].data(), mpi_type(send.dtype), recv.data,
@@ -184,6 +192,7 @@ void MpiCommunicator::all_to_all(View send, std::span<const Range> send_parts, V
 }
 
 void MpiCommunicator::reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) {
+    const Span span = operation(*this, "reduce-scatter", all.bytes());
     to_counts(parts, counts_[0], offsets_[0]);
     const int* counts = counts_[0].data();
     const MPI_Datatype type = mpi_type(all.dtype);
@@ -196,12 +205,14 @@ void MpiCommunicator::reduce_scatter(View all, std::span<const Range> parts, Vie
 }
 
 void MpiCommunicator::barrier() {
+    const Span span = operation(*this, "barrier", 0);
     check(polls_ ? polled([&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); })
                  : MPI_Barrier(comm_),
           "barrier", 0);
 }
 
 void MpiCommunicator::send(View buffer, int to, int tag) {
+    const Span span = operation(*this, "send", buffer.bytes());
     const int n = as_count(buffer.count());
     const MPI_Datatype type = mpi_type(buffer.dtype);
     check(polls_ ? polled([&](MPI_Request* request) {
@@ -212,6 +223,7 @@ void MpiCommunicator::send(View buffer, int to, int tag) {
 }
 
 void MpiCommunicator::receive(View buffer, int from, int tag) {
+    const Span span = operation(*this, "receive", buffer.bytes());
     const int n = as_count(buffer.count());
     const MPI_Datatype type = mpi_type(buffer.dtype);
     check(polls_ ? polled([&](MPI_Request* request) {
@@ -233,6 +245,7 @@ Communicator::Ticket MpiCommunicator::post(View buffer, int to, int tag) {
 }
 
 void MpiCommunicator::wait(Ticket ticket) {
+    const Span span = operation(*this, "wait for a message", 0);
     MPI_Request& sent = posted_.at(static_cast<std::size_t>(ticket));
     check(polls_ ? polled([&](MPI_Request* request) {
               *request = std::exchange(sent, MPI_REQUEST_NULL);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/combine.hpp"
+#include "comm/operation.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -87,6 +88,8 @@ void TeamCommunicator::combine_here(Reduce op, void* into, Range range) const {
 }
 
 void TeamCommunicator::all_reduce(View buffer, Reduce op) {
+    const Span span = operation(*this, "all-reduce", buffer.bytes());
+    sequence_ = one_more(sequence_, "all-reduce", buffer);
     if (size() == 1) return;
     require_reducible(buffer.dtype);
     show(buffer);
@@ -115,6 +118,8 @@ void TeamCommunicator::all_reduce(View buffer, Reduce op) {
 }
 
 void TeamCommunicator::broadcast(View buffer, int root) {
+    const Span span = operation(*this, "broadcast", buffer.bytes());
+    sequence_ = one_more(sequence_, "broadcast", buffer);
     show(buffer);
     require_alike();
     const int source = is_here(root) ? seat(root).slot : 0;
@@ -158,6 +163,7 @@ void TeamCommunicator::all_gather(View buffer, std::span<const Range> parts) {
 }
 
 void TeamCommunicator::gather(View mine, View all, std::span<const Range> parts) {
+    const Span span = operation(*this, "all-gather", all.bytes());
     const auto part_in_all = [&](int rank) { return elements(all, parts[static_cast<std::size_t>(rank)]); };
     const auto put = [&](int rank, const void* from) {
         copy(part_in_all(rank).data, from, part_in_all(rank).bytes());
@@ -184,6 +190,7 @@ void TeamCommunicator::gather(View mine, View all, std::span<const Range> parts)
 }
 
 void TeamCommunicator::reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) {
+    const Span span = operation(*this, "reduce-scatter", all.bytes());
     require_reducible(all.dtype);
     if (!team_->links) {
         show(all);
@@ -219,6 +226,7 @@ void TeamCommunicator::reduce_scatter(View all, std::span<const Range> parts, Vi
 
 void TeamCommunicator::all_to_all(View send, std::span<const Range> send_parts, View recv,
                                   std::span<const Range> recv_parts) {
+    const Span span = operation(*this, "all-to-all", send.bytes());
     show(send, send_parts.data());
     posted_.clear();
     for (int rank = 0; rank < size(); ++rank) {
@@ -245,6 +253,7 @@ void TeamCommunicator::all_to_all(View send, std::span<const Range> send_parts, 
 }
 
 void TeamCommunicator::barrier() {
+    const Span span = operation(*this, "barrier", 0);
     team_->meeting.wait();
     if (team_->links) by_one([&] { team_->links->barrier(); });
 }
@@ -272,6 +281,7 @@ void TeamCommunicator::send(View buffer, int to, int tag) {
 }
 
 void TeamCommunicator::receive(View buffer, int from, int tag) {
+    const Span span = operation(*this, "receive", buffer.bytes());
     if (is_here(from)) return team_->mail.receive(buffer, seat(from).slot, seat_.slot, tag);
     receive_from_elsewhere(buffer, from, tag);
 }
@@ -283,6 +293,7 @@ Communicator::Ticket TeamCommunicator::post(View buffer, int to, int tag) {
 }
 
 void TeamCommunicator::wait(Ticket ticket) {
+    const Span span = operation(*this, "wait for a message", 0);
     if (ticket % 2 == 0) return team_->mail.wait(ticket / 2, seat_.slot);
     wire_->wait(ticket / 2);
 }

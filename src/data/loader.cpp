@@ -9,9 +9,9 @@
 
 #include "data/preparation.hpp"
 #include "data/sample_store.hpp"
-#include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/base/recorder.hpp"
 #include "trireme/io/hdf5.hpp"
 #include "trireme/tensor/device.hpp"
 
@@ -122,7 +122,6 @@ struct Loader::Impl {
     bool stopping = false;
     std::exception_ptr error;
     std::thread thread;
-    double waited = 0;
 };
 
 Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_)
@@ -204,6 +203,7 @@ void Loader::Impl::produce_step(const Order& order, std::int64_t epoch, std::int
 
 void Loader::Impl::fill(Slot& slot, const Order& order, std::int64_t epoch, std::int64_t step,
                         std::int64_t lane) {
+    const Span span(Activity::input, "preparing lane", lane);
     const Range batch = options.plan.step(step), positions = options.plan.lane(step, lane);
     slot.ids.clear();
     for (std::int64_t position = positions.begin; position < positions.end; ++position)
@@ -242,7 +242,10 @@ void Loader::start(std::int64_t epoch, std::int64_t step) {
     impl.error = nullptr;
     impl.filled = impl.taken = impl.returned = 0;
     if (impl.options.my_lanes.empty() || impl.options.plan.steps() == 0) return;
-    impl.thread = std::thread([&impl, epoch, step] { impl.produce(epoch, step); });
+    impl.thread = std::thread([&impl, epoch, step, recorder = Recorder::here()] {
+        const Recorder::Member member(recorder, "loader");
+        impl.produce(epoch, step);
+    });
 }
 
 void Loader::Impl::give_back() {
@@ -255,9 +258,8 @@ const LaneBatch& Loader::Impl::take() {
     std::unique_lock lock(mutex);
     const auto ready = [&] { return filled > taken || error; };
     if (!ready()) {
-        const Stopwatch watch;
+        const Span span(Activity::input, "waiting for data");
         filled_more.wait(lock, ready);
-        waited += watch.seconds();
     }
     if (filled == taken) std::rethrow_exception(error);
     return ring[taken++ % ring.size()].batch;
@@ -277,10 +279,6 @@ std::span<const LaneBatch> Loader::next_step() {
     impl.give_back();
     for (std::int64_t lane = 0; lane < impl.options.my_lanes.size(); ++lane) impl.held.push_back(impl.take());
     return impl.held;
-}
-
-double Loader::take_waited_seconds() {
-    return std::exchange(impl_->waited, 0.0);
 }
 
 bool Loader::cached() const {

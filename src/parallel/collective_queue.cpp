@@ -1,8 +1,6 @@
 #include "trireme/parallel/collective_queue.hpp"
 
-#include <utility>
-
-#include "trireme/base/clock.hpp"
+#include "trireme/base/recorder.hpp"
 
 namespace trireme {
 namespace {
@@ -16,7 +14,10 @@ CollectiveQueue::CollectiveQueue(Communicator& comm, bool overlap) : comm_(comm)
     if (!overlap || comm.size() == 1) return;
     own_ = comm.duplicate();
     tasks_.resize(room);
-    thread_ = std::thread([this] { serve(); });
+    thread_ = std::thread([this, recorder = Recorder::here()] {
+        const Recorder::Member member(recorder, Recorder::communicator);
+        serve();
+    });
 }
 
 CollectiveQueue::~CollectiveQueue() {
@@ -30,7 +31,6 @@ CollectiveQueue::~CollectiveQueue() {
 }
 
 CollectiveQueue::Ticket CollectiveQueue::post(CollectiveWork& work, int which) {
-    const Stopwatch watch;
     if (!overlaps()) {
         work.run(comm_, which);
         done_ = ++posted_;
@@ -42,7 +42,6 @@ CollectiveQueue::Ticket CollectiveQueue::post(CollectiveWork& work, int which) {
         }
         wake_.notify_all();
     }
-    waited_ += watch.seconds();
     return posted_ - 1;
 }
 
@@ -50,15 +49,10 @@ void CollectiveQueue::wait(Ticket ticket) {
     if (!overlaps()) return;
     std::unique_lock lock(mutex_);
     if (done_ <= ticket && !error_) {
-        const Stopwatch watch;
+        const Span span(Activity::waiting, "waiting for the communication thread");
         progress_.wait(lock, [&] { return done_ > ticket || error_; });
-        waited_ += watch.seconds();
     }
     if (error_) std::rethrow_exception(error_);
-}
-
-double CollectiveQueue::take_waited_seconds() {
-    return std::exchange(waited_, 0);
 }
 
 void CollectiveQueue::serve() {

@@ -32,6 +32,10 @@ void check_time_limit(const std::string&, const std::string& value) {
     time_limit_from(value);
 }
 
+void check_stall_timeout(const std::string&, const std::string& value) {
+    stall_timeout_from(value);
+}
+
 Rows run_rows() {
     return {
         text(
@@ -75,6 +79,14 @@ Rows run_rows() {
             "How long the job may take: `90 minutes`, `2 hours`, `1:30:00`, none, or auto (until the end "
             "that "
             "Slurm has set). Before that the run saves and stops with status 75."),
+        checked(
+            "run.stall_timeout", [](auto& c) -> auto& { return c.run.stall_timeout; }, check_stall_timeout,
+            "A job in which no rank has begun or ended anything for so long is ended, after saying where "
+            "each "
+            "process stands: a time as for run.time_limit, or none."),
+        integer(
+            "run.check_every", [](auto& c) -> auto& { return c.run.check_every; }, 0,
+            "Steps between checks that all replicas hold the same weights, bit by bit; 0: never."),
     };
 }
 

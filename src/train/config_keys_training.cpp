@@ -269,9 +269,17 @@ Rows other_rows() {
             "sweep.min_epochs", [](auto& c) -> auto& { return c.sweep.min_epochs; }, 1,
             "Epochs after which successive halving first compares trials."),
         planned("checkpoint.async", "false", "Write while training goes on."),
-        planned("profile.enable", "false", "Measure the parts of each step."),
-        planned("profile.trace", "", "File for a Chrome trace."),
-        planned("profile.steps", "0", "Steps to trace."),
+        flag(
+            "profile.enable", [](auto& c) -> auto& { return c.profile.enable; },
+            "Show at the end where the time went, rank by rank: computing, communication (exposed and "
+            "hidden), "
+            "waiting for data, and the rest."),
+        text(
+            "profile.trace", [](auto& c) -> auto& { return c.profile.trace; },
+            "File for a trace of all ranks' threads, for chrome://tracing or Perfetto."),
+        integer(
+            "profile.steps", [](auto& c) -> auto& { return c.profile.steps; }, 0,
+            "Steps that the trace holds, from the first one on; 0: all."),
     };
 }
 

@@ -1,11 +1,18 @@
 #include "trireme/train/crew.hpp"
 
+#include <string>
 #include <utility>
+
+#include "trireme/base/recorder.hpp"
 
 namespace trireme {
 
 Crew::Crew(int size) {
-    for (int number = 1; number < size; ++number) threads_.emplace_back([this, number] { member(number); });
+    for (int number = 1; number < size; ++number)
+        threads_.emplace_back([this, number, recorder = Recorder::here()] {
+            const Recorder::Member track(recorder, "worker " + std::to_string(number));
+            member(number);
+        });
 }
 
 Crew::~Crew() {

@@ -47,17 +47,24 @@ std::optional<double> counted_time(const std::string& text) {
     return std::nullopt;
 }
 
-}  // namespace
-
-double time_limit_from(const std::string& text) {
-    if (text == "auto" || text == "none") return never;
+double seconds_from(const std::string& key, const std::string& text, const std::string& words) {
     const std::optional<double> seconds =
         text.find(':') != std::string::npos ? clock_time(text) : counted_time(text);
     if (!seconds || !(*seconds > 0))
-        throw usage_error("run.time_limit=" + text +
-                          ": expected auto, none, a time such as `90 minutes` or `2 hours`, or one as Slurm "
-                          "writes it (1:30:00, 1-12:00:00)");
+        throw usage_error(key + "=" + text + ": expected " + words +
+                          ", a time such as `90 minutes` or `2 hours`, or one as Slurm writes it (1:30:00, "
+                          "1-12:00:00)");
     return *seconds;
+}
+
+}  // namespace
+
+double time_limit_from(const std::string& text) {
+    return text == "auto" || text == "none" ? never : seconds_from("run.time_limit", text, "auto, none");
+}
+
+double stall_timeout_from(const std::string& text) {
+    return text == "none" ? 0 : seconds_from("run.stall_timeout", text, "none");
 }
 
 Deadline::Deadline(const std::string& limit) {

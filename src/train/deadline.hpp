@@ -11,6 +11,8 @@ namespace trireme {
 /// Seconds of "90 minutes", "2 hours", "45 seconds", "1:30:00", "1-12:00:00" (days-hours:minutes:seconds), or
 /// infinity for "none". @throws Error (bad_usage) naming the key on anything else but "auto" (infinity too).
 double time_limit_from(const std::string& text);
+/// The seconds of run.stall_timeout; 0: none. @throws likewise.
+double stall_timeout_from(const std::string& text);
 
 class Deadline {
 public:

@@ -92,11 +92,27 @@ void MetricsFile::checkpoint(const SavedCheckpoint& saved) {
               .dump());
 }
 
+void MetricsFile::profile(const std::vector<RankTimes>& ranks) {
+    if (!file_) return;
+    Json json{{"event", "profile"}, {"ranks", Json::array()}};
+    for (const RankTimes& times : ranks) {
+        Json rank;
+        for (int i = 0; i < activities; ++i)
+            rank[name_of(static_cast<Activity>(i)) + "_s"] = times.activities[static_cast<std::size_t>(i)];
+        rank["hidden_communication_s"] = times.hidden;
+        rank["wall_s"] = times.wall;
+        json["ranks"].push_back(std::move(rank));
+    }
+    write(json.dump());
+}
+
 void MetricsFile::end(const EndEvent& event) {
     if (!file_) return;
     Json json{{"event", "end"}, {"reason", event.reason}, {"steps", event.steps}};
     json["best"] = event.best ? Json(*event.best) : Json();
     json["seconds"] = event.seconds;
+    json["communication_s"] = event.communication_s;
+    json["input_wait_s"] = event.input_wait_s;
     if (event.pipeline_bubble) json["pipeline_bubble"] = *event.pipeline_bubble;
     write(json.dump());
 }

@@ -10,13 +10,16 @@
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/base/recorder.hpp"
 #include "trireme/comm/agree.hpp"
+#include "trireme/comm/lockstep.hpp"
 
 namespace trireme {
 namespace {
 
-// What the extras of LaneSums are: the wishes of StepRequest::flags, then whether a gradient is not finite.
-constexpr int wishes = 2, verdict = 2;
+// What the extras of LaneSums are: the wishes of StepRequest::flags, whether a gradient is not finite, and
+// the ranks' fingerprints.
+constexpr int wishes = 2, verdict = 2, fingerprints = 3;
 
 /// What a rank has when it takes part in a pass only for others.
 const LaneBatch no_lane{};
@@ -110,19 +113,17 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     attempt_ = request.attempt;
     for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
-    parts_.state.queue.take_waited_seconds();  // what lies between two steps
     parts_.state.reducer->begin_step();
     const Stopwatch running;
     run_lanes(lanes, request);
     result.lanes_seconds = running.seconds();
     result.pipeline_seconds = parts_.pipeline.take_waited_seconds();
-    const double within_lanes = parts_.state.queue.take_waited_seconds();
-
-    Stopwatch waiting;
-    parts_.state.reducer->finish_step(ops);
-    parts_.sums.run(parts_.state.arena.gradients);
-    result.exposed_seconds = within_lanes + waiting.seconds();
-
+    {
+        const Span span(Activity::compute, "sums of the lanes");
+        parts_.state.reducer->finish_step(ops);
+        parts_.sums.run(parts_.state.arena.gradients);
+    }
+    const Span updating(Activity::optimizer, "update");
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
@@ -130,10 +131,10 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         norm_first ? summed(parts_.update.gradient_norm_squared(ops, parts_.state.arena, gradient_limit()))
                    : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
-    waiting.restart();
     if (!options_.reports) sums_.drop();
+    sums_.extra(fingerprints) = request.fingerprint;
     sums_.reduce(parts_.world);
-    result.exposed_seconds = parts_.world.size() > 1 ? result.exposed_seconds + waiting.seconds() : 0;
+    require_lockstep(parts_.world, request.fingerprint, sums_.extra(fingerprints), request.in_words);
 
     result.count = sums_.count();
     result.correct = sums_.correct();
@@ -165,9 +166,7 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         result.gradient_norm = std::sqrt(summed(parts_.update.apply(ops, parts_.state.arena, info, true)));
         require_finite("gradient norm", result.gradient_norm);
     }
-    waiting.restart();
     parts_.runner.weights().updated(ops);
-    if (parts_.world.size() > 1) result.exposed_seconds += waiting.seconds();
     return result;
 }
 
@@ -201,6 +200,7 @@ void TrainStep::run_lanes(std::span<const LaneBatch> lanes, const StepRequest& r
     for (const LaneBatch& batch : lanes)
         if (batch.samples() > 0) last = &batch;
     std::fill(filled_.begin(), filled_.end(), std::uint8_t{0});
+    const Span span(Activity::compute, "lanes");
     const std::int64_t first_lane = lanes.empty() ? 0 : lanes.front().lane;
     const auto work = [&](int worker) {
         const Range mine = parts_.state.reducer->lanes_of(worker);
@@ -233,6 +233,7 @@ LaneContext TrainStep::context(int worker, const LaneBatch& batch, const Pipelin
 }
 
 void TrainStep::forward(int worker, const LaneBatch& batch, const PipelineAction& action) {
+    const Span span(Activity::compute, "forward of lane", batch.lane);
     LaneContext lane = context(worker, batch, action);
     pass_forward(parts_.runner.model(), parts_.pipeline, lane, batch, action.chunk, slot_of(action));
 }
@@ -240,6 +241,7 @@ void TrainStep::forward(int worker, const LaneBatch& batch, const PipelineAction
 void TrainStep::backward(int worker, const LaneBatch& batch, const PipelineAction& action,
                          const StepRequest& request, bool last) {
     const bool empty = batch.samples() == 0;
+    const Span span(Activity::compute, "backward of lane", batch.lane);
     if (!empty) {
         const Model& model = parts_.runner.model();
         Pipeline& pipeline = parts_.pipeline;

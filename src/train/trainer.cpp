@@ -8,6 +8,7 @@
 #include "train/assembly.hpp"
 #include "train/deadline.hpp"
 #include "train/evaluate_set.hpp"
+#include "train/lockstep_guard.hpp"
 #include "train/mesh_report.hpp"
 #include "train/progress.hpp"
 #include "train/run_directory.hpp"
@@ -19,6 +20,7 @@
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/comm/agree.hpp"
 #include "trireme/train/metrics.hpp"
+#include "trireme/train/profile.hpp"
 
 namespace trireme {
 namespace {
@@ -51,6 +53,7 @@ private:
     void save();
     SavedCheckpoint save_to(const std::string& path);
     void require_finite_weights();
+    void close_profile(EndEvent& end);
     CheckpointMeta meta() const;
 
     bool staged() const { return parts_.pipeline->shape().stages() > 1; }
@@ -77,6 +80,8 @@ private:
     std::string culprit_;            ///< of the first of the steps skipped in a row
     std::int64_t culprit_step_ = 0;  ///< and when that was
     Bubble bubble_;
+    Profile profile_;
+    std::optional<LockstepGuard> guard_;
     Deadline deadline_{config_.run.time_limit};
     Stopwatch since_step_;
     bool out_of_time_ = false;  ///< known to rank 0
@@ -95,8 +100,11 @@ TrainOutcome Trainer::run() {
                           std::to_string(position_.attempts()));
         return {"nothing_to_do", position_, false};
     }
+    guard_.emplace(runtime_, config_);
+    guard_->check_weights(*parts_.state, 0);
     clear_directory();
     say_what_starts();
+    profile_.start(!config_.profile.trace.empty(), config_.profile.steps);
     parts_.train_loader->start(position_.epoch, position_.step_in_epoch);
     samples_logged_ = position_.samples;
     since_log_.restart();
@@ -126,9 +134,31 @@ TrainOutcome Trainer::run() {
                           " of the ranks' time went into waiting for other stages, " +
                           percent_text(Bubble::expected(parts_)) + " expected");
     }
+    close_profile(end);
     metrics_->end(end);
     say_what_came_of_it(reason);
     return {reason, position_, interrupted};
+}
+
+/// Says where the time has gone; the ranks' traces become one.
+void Trainer::close_profile(EndEvent& end) {
+    const std::vector<RankTimes> ranks = gather_times(world(), profile_.times());
+    const auto mean = [&](auto seconds) {
+        double sum = 0;
+        for (const RankTimes& times : ranks) sum += seconds(times);
+        return sum / static_cast<double>(ranks.size());
+    };
+    end.communication_s = mean([](const RankTimes& times) { return times.exposed(); });
+    end.input_wait_s = mean([](const RankTimes& times) { return at(times.activities, Activity::input); });
+    runtime_.log.info("where the time went: " + verdict_text(ranks));
+    if (config_.profile.enable) {
+        for (const std::string& line : profile_table(ranks)) runtime_.log.info(line);
+        metrics_->profile(ranks);
+    }
+    if (config_.profile.trace.empty()) return;
+    write_trace(world(), config_.profile.trace, profile_.take_events());
+    runtime_.log.info("trace of " + count_text(profile_.traced_steps(), "step") + ": " +
+                      config_.profile.trace);
 }
 
 void Trainer::say_what_came_of_it(const std::string& reason) {
@@ -249,8 +279,13 @@ void Trainer::train_one_step() {
     const double minutes = config_.checkpoint.every.minutes;
     request.flags[save_flag] = root() && minutes > 0 && since_save_.seconds() >= 60 * minutes;
 
+    request.fingerprint = guard_->fingerprint(position_);
+    request.in_words = [this] { return guard_->in_words(position_); };
+    const RankTimes before = profile_.begin_step(position_.attempts() + 1);
+
     const std::span<const LaneBatch> lanes = parts_.train_loader->next_step();
     const StepResult result = parts_.step->run(lanes, request);
+    const RankTimes now = profile_.times();
     const std::int64_t epoch = position_.epoch + 1;
 
     bubble_.add(result);
@@ -266,22 +301,22 @@ void Trainer::train_one_step() {
     }
     if (trace_) trace_->write(position_.attempts(), lanes);
 
-    const double input_wait = parts_.train_loader->take_waited_seconds();
     const std::int64_t step = position_.attempts();
     if (step % config_.train.log_every == 0 && root()) {
         const double seconds = std::max(1e-9, since_log_.seconds());
         const double rate = static_cast<double>(position_.samples - samples_logged_) / seconds;
-        metrics_->step({.step = step,
-                        .epoch = epoch,
-                        .loss = result.loss,
-                        .lr = request.lr,
-                        .gradient_norm = result.gradient_norm,
-                        .scale = position_.scaler.scale,
-                        .skipped = position_.skipped,
-                        .samples = position_.samples,
-                        .samples_per_s = rate,
-                        .communication_s = result.exposed_seconds,
-                        .input_wait_s = input_wait});
+        metrics_->step(
+            {.step = step,
+             .epoch = epoch,
+             .loss = result.loss,
+             .lr = request.lr,
+             .gradient_norm = result.gradient_norm,
+             .scale = position_.scaler.scale,
+             .skipped = position_.skipped,
+             .samples = position_.samples,
+             .samples_per_s = rate,
+             .communication_s = now.exposed() - before.exposed(),
+             .input_wait_s = at(now.activities, Activity::input) - at(before.activities, Activity::input)});
         samples_logged_ = position_.samples;
         since_log_.restart();
     }
@@ -292,6 +327,7 @@ void Trainer::train_one_step() {
     stop_ = result.flags[stop_flag];
     eval_due_ = due(config_.train.eval_every, false);
     save_due_ = due(config_.checkpoint.every, result.flags[save_flag]);
+    guard_->check_weights(*parts_.state, step);
 }
 
 /// Schedule and optimizer count applied updates alone; a skipped step moves the scale.
@@ -316,6 +352,7 @@ void Trainer::take_step(const StepResult& result) {
 }
 
 void Trainer::validate() {
+    const Span span(Activity::validation, "validation");
     if (config_.train.eval_ema) parts_.runner->use(WeightKind::average);
     const EvalResult result =
         evaluate_set({world(), *parts_.runner, *parts_.pipeline, runtime_.mesh.tensor().rank() == 0},
@@ -380,6 +417,7 @@ void Trainer::require_finite_weights() {
 }
 
 SavedCheckpoint Trainer::save_to(const std::string& path) {
+    const Span span(Activity::checkpoint, "saving");
     require_finite_weights();
     const SavedCheckpoint saved =
         save_checkpoint(world(), path, parts_.model->table(), parts_.state->arena, meta());

@@ -54,6 +54,13 @@ public:
     virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
     /// The same group with a message space of its own (for a communication thread). Collective.
     std::unique_ptr<Communicator> duplicate() { return split(0, rank()); }
+
+    /// Of the collectives that this rank has called here, in their order, with their sizes: the same on all
+    /// ranks as long as they do the same.
+    std::uint64_t sequence() const { return sequence_; }
+
+protected:
+    std::uint64_t sequence_ = 0;
 };
 
 }  // namespace trireme

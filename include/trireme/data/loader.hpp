@@ -66,8 +66,6 @@ public:
     /// All of this rank's lanes of the next step, in order; empty where this rank has no lanes. Valid until
     /// the next call of next() or next_step(). Errors as in next().
     std::span<const LaneBatch> next_step();
-    /// Seconds that next() has waited for data since the last call of this.
-    double take_waited_seconds();
     /// True once the whole set is held in memory; until then rows also come from the files.
     bool cached() const;
 

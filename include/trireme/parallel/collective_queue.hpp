@@ -41,9 +41,6 @@ public:
     void wait(Ticket ticket);
     void wait_all() { wait(posted_ - 1); }
 
-    /// Seconds that the posting thread has spent here since the last call of this.
-    double take_waited_seconds();
-
 private:
     struct Task {
         CollectiveWork* work;
@@ -59,7 +56,6 @@ private:
     Ticket posted_ = 0, done_ = 0;  ///< how many
     bool closing_ = false;
     std::exception_ptr error_;
-    double waited_ = 0;
     std::thread thread_;
 };
 

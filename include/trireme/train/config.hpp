@@ -30,6 +30,8 @@ struct Config {
         std::string init_from;          ///< weights that a fresh run starts from; empty: random ones
         std::string progress = "auto";  ///< auto: on a terminal; on; off
         std::string time_limit = "auto";
+        std::string stall_timeout = "10 minutes";
+        std::int64_t check_every = 1000;
     } run;
     struct {
         std::string train, valid, test;
@@ -141,6 +143,11 @@ struct Config {
         std::int64_t halving = 0;  ///< of so many trials one goes on; 0: all train to the end
         std::int64_t min_epochs = 1;
     } sweep;  ///< of `trireme sweep` alone: no part of a run's own configuration
+    struct {
+        bool enable = false;
+        std::string trace;  ///< file; empty: none
+        std::int64_t steps = 20;
+    } profile;
 };
 
 /// One row of the table.

@@ -9,6 +9,7 @@
 
 #include "trireme/checkpoint/checkpoint.hpp"
 #include "trireme/train/evaluate.hpp"
+#include "trireme/train/profile.hpp"
 
 namespace trireme {
 
@@ -31,7 +32,8 @@ struct EndEvent {
     std::int64_t steps = 0;
     double seconds = 0;
     std::optional<double> best{};
-    std::optional<double> pipeline_bubble{};  ///< part of the ranks' time spent waiting for other stages
+    double communication_s = 0, input_wait_s = 0;  ///< exposed, of the mean rank
+    std::optional<double> pipeline_bubble{};       ///< part of the ranks' time spent waiting for other stages
 };
 
 class MetricsFile {
@@ -43,6 +45,8 @@ public:
     void step(const StepEvent& event);
     void valid(std::int64_t step, std::int64_t epoch, const EvalResult& result);
     void checkpoint(const SavedCheckpoint& saved);
+    /// Where each rank's time went.
+    void profile(const std::vector<RankTimes>& ranks);
     void end(const EndEvent& event);
 
     /// Drops lines of steps after `step` (they belong to work that is lost and done again) and a cut-off last

@@ -59,7 +59,7 @@ public:
     explicit LaneSums(std::int64_t lanes)
         : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
 
-    static constexpr int extras = 3;  ///< small numbers that ride along, summed over the ranks
+    static constexpr int extras = 4;  ///< small numbers that ride along, summed over the ranks
 
     void clear();
     /// Drops this rank's sums, not the extras.
@@ -96,6 +96,9 @@ struct StepRequest {
     std::int64_t batch_samples = 0;
     double scale = 1;    ///< on the loss, for the backward pass only
     bool flags[2] = {};  ///< this rank's wishes (stop, save): any rank's is everybody's
+    /// Of whatever has to be the same on all ranks; ranks that differ are told apart by `in_words`.
+    std::uint32_t fingerprint = 0;
+    std::function<std::string()> in_words{};
 };
 
 struct StepResult {
@@ -106,7 +109,6 @@ struct StepResult {
     std::string
         culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
     bool flags[2] = {};
-    double exposed_seconds = 0;   ///< spent waiting for other ranks' gradients and weights
     double lanes_seconds = 0;     ///< of all lanes, forward and backward,
     double pipeline_seconds = 0;  ///< and what of it was waiting for the stages before and after
 };
