@@ -123,19 +123,20 @@ std::string describe_build(Runtime& runtime, bool json) {
                                 " threads a rank";
     if (!json) return version_text({{"processor", processor()}, {"threads", threads}});
     const BuildInfo build = build_info();
-    const nlohmann::ordered_json object = {{"kind", "build"},
-                                           {"trireme", build.version},
-                                           {"compiler", build.compiler},
-                                           {"build_type", build.build_type},
-                                           {"arch", build.arch},
-                                           {"mpi", mpi_version()},
-                                           {"hdf5", io::hdf5_version()},
-                                           {"maths", math_library_version()},
-                                           {"cuda", nullptr},
-                                           {"nccl", nullptr},
-                                           {"processor", processor()},
-                                           {"cores", session.allowed_cores()},
-                                           {"threads", session.core_share()}};
+    const nlohmann::ordered_json object = {
+        {"kind", "build"},
+        {"trireme", build.version},
+        {"compiler", build.compiler},
+        {"build_type", build.build_type},
+        {"arch", build.arch},
+        {"mpi", mpi_version()},
+        {"hdf5", io::hdf5_version()},
+        {"maths", math_library_version()},
+        {"cuda", build.cuda.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(build.cuda)},
+        {"nccl", nullptr},
+        {"processor", processor()},
+        {"cores", session.allowed_cores()},
+        {"threads", session.core_share()}};
     return object.dump() + "\n";
 }
 

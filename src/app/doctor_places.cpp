@@ -8,6 +8,7 @@
 
 #include "app/doctor.hpp"
 #include "app/help.hpp"
+#include "app/run_device.hpp"
 #include "trireme/base/build_info.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
@@ -176,16 +177,7 @@ std::string why_no_gpu(Runtime& runtime, const std::string& asked_for) {
         all_reduce_value(runtime.session.world(), runtime.device.host_memory() ? 0 : 1) > 0;
     if (somewhere) return "";
     if (asked_for == "cpu") return "run.device=cpu";
-    std::string why = "run.device=" + asked_for;
-    if (runtime.session.rank() == 0) {
-        try {
-            make_device("cuda");
-        } catch (const Error& error) {  // "run.device=cuda: this build has ...; use ..."
-            why = error.what();
-            if (const std::size_t colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);
-            why.erase(std::min(why.find(';'), why.size()));
-        }
-    }
+    const std::string why = runtime.session.rank() == 0 ? gpu_absence() : "";
     return broadcast_text(runtime.session.world(), why);
 }
 

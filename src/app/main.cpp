@@ -15,6 +15,7 @@
 
 #include "app/commands.hpp"
 #include "app/help.hpp"
+#include "app/run_device.hpp"
 #include "app/signals.hpp"
 #include "app/text.hpp"
 #include "train/deadline.hpp"
@@ -140,7 +141,7 @@ int run_rank(Session& session, const Job& job) {
     const Recorder::Member member(&job.recorders[static_cast<std::size_t>(session.device())], Recorder::main);
     const Log log(session.rank(), log_level_from(config.run.log));
     const bool own_mesh = job.command.own_mesh;
-    const std::unique_ptr<Device> device = make_device(own_mesh ? config.run.device : "auto");
+    const std::unique_ptr<Device> device = make_run_device(own_mesh ? config.run.device : "auto");
     if (session.devices() > 1) warn_of_crowding(session, *device, log);
     Mesh mesh(session.world(), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,
               own_mesh ? static_cast<int>(config.parallel.pipeline) : 1);

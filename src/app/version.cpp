@@ -18,7 +18,7 @@ std::vector<std::vector<std::string>> version_rows() {
             {"MPI", mpi_version() + " (" + std::string(build.mpi) + ")"},
             {"HDF5", io::hdf5_version()},
             {"maths", math_library_version()},
-            {"CUDA", "not built"},
+            {"CUDA", build.cuda.empty() ? "not built" : std::string(build.cuda)},
             {"NCCL", "not built"}};
 }
 

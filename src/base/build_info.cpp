@@ -11,6 +11,7 @@ BuildInfo build_info() {
         .arch = TRIREME_ARCH,
         .mpi = TRIREME_MPI,
         .sanitize = sanitize == "OFF" ? std::string_view() : sanitize,
+        .cuda = TRIREME_CUDA,
     };
 }
 

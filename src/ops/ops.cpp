@@ -13,24 +13,4 @@ std::unique_ptr<Ops> make_ops(Device& device, int threads) {
     throw failure("no operations for the device \"" + name + "\"");
 }
 
-std::string_view name_of(Activation activation) {
-    switch (activation) {
-        case Activation::none:
-            return "none";
-        case Activation::relu:
-            return "relu";
-        case Activation::gelu:
-            return "gelu";
-        case Activation::gelu_tanh:
-            return "gelu_tanh";
-        case Activation::silu:
-            return "silu";
-        case Activation::tanh:
-            return "tanh";
-        case Activation::sigmoid:
-            return "sigmoid";
-    }
-    return "?";
-}
-
 }  // namespace trireme

@@ -130,6 +130,7 @@ TEST_CASE("doctor's JSON holds all that the text says", "[cli-doctor]") {
         }
         for (const char* what : {"trireme", "mpi", "hdf5", "maths", "cuda", "mpi_thread_level"})
             CHECK(!json["versions"][what].get<std::string>().empty());
+        CHECK(!json["why_no_gpu"].get<std::string>().empty());
         CHECK(json["checks"].size() == 17);
         for (const Json& check : json["checks"]) CHECK(check["ok"] == true);
         CHECK(json["gflops"] > 0);

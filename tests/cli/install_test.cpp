@@ -1,5 +1,7 @@
 // An installed copy works wherever it is moved to, and what describes other ways to install names what is
 // there.
+#include <cstdlib>
+
 #include "support/catch.hpp"
 #include "support/runs.hpp"
 
@@ -29,6 +31,7 @@ TEST_CASE("an installed copy runs from another folder", "[cli-install]") {
     for (const auto& entry : fs::directory_iterator(place / "share/trireme/jobs"))
         if (entry.path().extension() == ".sh")
             CHECK((entry.status().permissions() & fs::perms::owner_exec) != fs::perms::none);
+    CHECK(fs::exists(place / "lib/libtrireme_cuda.so") == (std::getenv("TRIREME_BUILT_PLUGIN") != nullptr));
     CHECK(read_file(place / "bin/trireme").find(build.string()) == std::string::npos);
 
     const fs::path program = place / "bin/trireme";
@@ -80,7 +83,7 @@ TEST_CASE("the Spack recipe passes on options that there are", "[cli-install]") 
         CHECK((cmake.find("set(" + name + " ") != std::string::npos ||
                cmake.find("option(" + name + " ") != std::string::npos));
     }
-    CHECK(options == 2);
+    CHECK(options == 3);
     for (const char* needed : {"mpi", "hdf5", "onednn", "boost", "fmt", "nlohmann-json", "zlib-api"})
         CHECK_THAT(result.out, contains(std::string("depends_on ") + needed));
 }

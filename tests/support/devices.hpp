@@ -1,13 +1,15 @@
 #pragma once
-// The backends that this build and machine have: tests of operations generate over them.
+// The backends that tests of operations generate over: the CPU, or the one that TRIREME_TEST_DEVICE names.
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 namespace trireme::testing {
 
 inline std::vector<std::string> devices() {
-    return {"cpu"};
+    const char* chosen = std::getenv("TRIREME_TEST_DEVICE");
+    return {chosen != nullptr ? chosen : "cpu"};
 }
 
 }  // namespace trireme::testing

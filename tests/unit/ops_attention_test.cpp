@@ -40,7 +40,7 @@ Values results(const std::string& kind, int threads, const Attention& shape, DTy
 
 }  // namespace
 
-TEST_CASE("attention forward and backward", "[unit][ops]") {
+TEST_CASE("attention forward and backward", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const DType type = GENERATE(from_range(real_types));
     for (const Attention& shape : attention_cases()) {
@@ -143,7 +143,7 @@ TEST_CASE("attention keeps what is not a number", "[unit][ops]") {
     }
 }
 
-TEST_CASE("attention and rotation do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("attention and rotation do not depend on the thread count", "[unit][ops][many-elements]") {
     const std::string kind = GENERATE(from_range(devices()));
     const DType type = GENERATE(from_range(real_types));
     for (const Attention& shape :

@@ -60,7 +60,7 @@ struct Sums {
 
 }  // namespace
 
-TEST_CASE("batchnorm of 16-bit activations", "[unit][ops]") {
+TEST_CASE("batchnorm of 16-bit activations", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const auto types = GENERATE(from_range(type_cases()));
     for (const auto& [rows, columns] : norm_cases())
@@ -104,7 +104,7 @@ TEST_CASE("batchnorm of 16-bit activations", "[unit][ops]") {
         }
 }
 
-TEST_CASE("layernorm of 16-bit activations", "[unit][ops]") {
+TEST_CASE("layernorm of 16-bit activations", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const auto types = GENERATE(from_range(type_cases()));
     for (const auto& [rows, columns] : norm_cases()) {
@@ -135,7 +135,7 @@ TEST_CASE("layernorm of 16-bit activations", "[unit][ops]") {
     }
 }
 
-TEST_CASE("cross-entropy of 16-bit logits, in place too", "[unit][ops]") {
+TEST_CASE("cross-entropy of 16-bit logits, in place too", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const auto types = GENERATE(from_range(type_cases()));
     for (const auto& [rows, classes] : logits_cases())
@@ -159,7 +159,7 @@ TEST_CASE("cross-entropy of 16-bit logits, in place too", "[unit][ops]") {
         }
 }
 
-TEST_CASE("regression losses of 16-bit predictions, in place too", "[unit][ops]") {
+TEST_CASE("regression losses of 16-bit predictions, in place too", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const auto types = GENERATE(from_range(type_cases()));
     for (const auto& [rows, outputs] : norm_cases())

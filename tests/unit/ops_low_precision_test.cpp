@@ -199,7 +199,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "[unit][ops]") {
+TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "[unit][ops][many-elements]") {
     const std::vector<Machine> all = machines();
     for (const DType type : low_types)
         for (const MatmulCase& shape : matmul_cases())
@@ -211,7 +211,7 @@ TEST_CASE("matmul of 16-bit types, in every orientation, with every epilogue", "
                 }
 }
 
-TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops]") {
+TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops][many-elements]") {
     for (const Machine& machine : machines())
         for (const DType type : low_types)
             for (const auto& [name, window] : conv_cases()) {
@@ -220,7 +220,7 @@ TEST_CASE("convolution of 16-bit types, forward and backward", "[unit][ops]") {
             }
 }
 
-TEST_CASE("activations between real types", "[unit][ops]") {
+TEST_CASE("activations between real types", "[unit][ops][many-elements]") {
     constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
     for (const std::string& kind : devices()) {
         const Machine machine(kind);
@@ -262,14 +262,16 @@ TEST_CASE("equal calls on 16-bit types give equal bits, and allocate nothing onc
             const Products products(machine, type);
             products.run();
             const Values first = products.results();
-            if (can_count_allocations()) count_allocations();
+            // What a driver allocates for its queues is not ours.
+            const bool counts = can_count_allocations() && machine.device->host_memory();
+            if (counts) count_allocations();
             products.run();
-            if (can_count_allocations()) CHECK(allocations().ours == 0);
+            if (counts) CHECK(allocations().ours == 0);
             REQUIRE(products.results() == first);
         }
 }
 
-TEST_CASE("activations of 16-bit types do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("activations of 16-bit types do not depend on the thread count", "[unit][ops][many-elements]") {
     constexpr std::int64_t n = 200003;
     for (const DType type : low_types)
         for (const Activation kind : {Activation::relu, Activation::gelu, Activation::sigmoid}) {

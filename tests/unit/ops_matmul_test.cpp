@@ -7,7 +7,7 @@
 using namespace trireme;
 using namespace trireme::testing;
 
-TEST_CASE("matmul multiplies in every orientation, with every epilogue", "[unit][ops]") {
+TEST_CASE("matmul multiplies in every orientation, with every epilogue", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const MatmulCase& shape : matmul_cases())
         for (const bool transpose_a : {false, true})

@@ -99,7 +99,7 @@ struct Lane {
 
 }  // namespace
 
-TEST_CASE("results do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("results do not depend on the thread count", "[unit][ops][many-elements]") {
     const std::string kind = GENERATE(from_range(devices()));
     const std::vector<float> one = results(kind, 1);
     REQUIRE(results(kind, 1) == one);

@@ -99,7 +99,7 @@ TEST_CASE("rmsnorm forward", "[unit][ops]") {
         }
 }
 
-TEST_CASE("rmsnorm backward, in place too", "[unit][ops]") {
+TEST_CASE("rmsnorm backward, in place too", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [rows, columns] : row_cases())
         for (const Types& types : mixed_types()) {
@@ -138,7 +138,7 @@ TEST_CASE("rmsnorm of tiny, huge and zero rows", "[unit][ops]") {
     require_close(inv_rms, want.inv_rms, 1e-6, 0);
 }
 
-TEST_CASE("embedding forward: rows by number, zeros for those of other ranks", "[unit][ops]") {
+TEST_CASE("embedding forward: rows by number, zeros for those of other ranks", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const auto& [n, columns] : row_cases())
         for (const std::int64_t rows : {0, 1, 7, 100})
@@ -155,7 +155,7 @@ TEST_CASE("embedding forward: rows by number, zeros for those of other ranks", "
             }
 }
 
-TEST_CASE("embedding backward", "[unit][ops]") {
+TEST_CASE("embedding backward", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())), GENERATE(1, 3));
     for (const auto& [n, columns] : row_cases())
         for (const std::int64_t rows : {0, 1, 7, 100})
@@ -208,7 +208,7 @@ TEST_CASE("a row added to all rows, in place too", "[unit][ops]") {
         }
 }
 
-TEST_CASE("the gate, forward and backward, in place too", "[unit][ops]") {
+TEST_CASE("the gate, forward and backward, in place too", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     for (const std::int64_t n : flat_cases())
         for (const Types& types : mixed_types()) {
@@ -262,7 +262,7 @@ TEST_CASE("the gate far from zero", "[unit][ops]") {
     require_close(db, {1e30, 0, 200, 0}, 1e-6, 1e-20);
 }
 
-TEST_CASE("split cross-entropy is the whole one", "[unit][ops]") {
+TEST_CASE("split cross-entropy is the whole one", "[unit][ops][many-elements]") {
     const Machine machine(GENERATE(from_range(devices())));
     const bool ties = GENERATE(false, true);
     for (const auto& [rows, classes] : split_cases())
@@ -461,7 +461,7 @@ std::vector<float> results(const std::string& kind, int threads, std::int64_t ro
 
 }  // namespace
 
-TEST_CASE("verbs of transformers do not depend on the thread count", "[unit][ops]") {
+TEST_CASE("verbs of transformers do not depend on the thread count", "[unit][ops][many-elements]") {
     const std::string kind = GENERATE(from_range(devices()));
     const DType type = GENERATE(f32, bf16);
     for (const auto& [rows, columns] : std::vector<MatrixCase>{{5003, 13}, {61, 1301}, {2, 50021}}) {
@@ -503,7 +503,9 @@ TEST_CASE("verbs of transformers allocate at the first call only", "[unit][ops]"
         ops.split_cross_entropy_finish(rank.args());
     };
     step();
-    count_allocations();
+    // What a GPU's runtime allocates, or the emulation of one, is not counted.
+    const bool counts = machine.device->host_memory();
+    if (counts) count_allocations();
     step();
-    REQUIRE(allocations().ours == 0);
+    if (counts) REQUIRE(allocations().ours == 0);
 }

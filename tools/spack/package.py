@@ -14,6 +14,7 @@ class Trireme(CMakePackage):
     version("main", branch="main")
 
     variant("native", default=False, description="Compile for the processor of this machine, beyond the target")
+    variant("cuda", default=False, description="Build the CUDA backend")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -26,6 +27,7 @@ class Trireme(CMakePackage):
     depends_on("fmt@9:")
     depends_on("nlohmann-json@3.11:")
     depends_on("zlib-api")
+    depends_on("cuda@12:", when="+cuda")
     depends_on("catch2@2.13:", type="test")
 
     conflicts("%gcc@:10", msg="C++20 is needed")
@@ -34,5 +36,6 @@ class Trireme(CMakePackage):
         return [
             # Spack's compiler wrappers add the flags of the target.
             self.define("TRIREME_ARCH", "native" if self.spec.satisfies("+native") else ""),
+            self.define("TRIREME_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
             self.define("TRIREME_TESTS", self.run_tests),
         ]

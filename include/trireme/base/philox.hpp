@@ -25,7 +25,7 @@ struct PhiloxKey {
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 /// Ten rounds over a 128-bit counter.
-inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
+constexpr PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
     constexpr std::uint64_t m0 = 0xD2511F53u, m1 = 0xCD9E8D57u;
     constexpr std::uint32_t w0 = 0x9E3779B9u, w1 = 0xBB67AE85u;
     for (int round = 0; round < 10; ++round) {
@@ -60,16 +60,16 @@ struct RandomStream {
     }
 
     /// The four 32-bit words of block `index`.
-    PhiloxBlock block(std::uint64_t index) const {
+    constexpr PhiloxBlock block(std::uint64_t index) const {
         return philox(
             key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), purpose_a, b});
     }
     /// The 32-bit word at element `index`.
-    std::uint32_t word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
+    constexpr std::uint32_t word(std::uint64_t index) const { return block(index / 4)[index % 4]; }
 };
 
 /// A word as a real in [0, 1) with 24 bits.
-inline float unit_interval(std::uint32_t word) {
+constexpr float unit_interval(std::uint32_t word) {
     return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 

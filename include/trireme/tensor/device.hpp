@@ -57,8 +57,11 @@ public:
     virtual bool host_memory() const = 0;
 };
 
-/// "cpu", or "auto": the best that this build and machine have. "cuda" where it is not built is an error that
-/// says so.
+/// "cpu"; "cuda", an error that names what is missing where there is none; or "auto": cuda where there is
+/// one, else cpu.
 std::unique_ptr<Device> make_device(const std::string& kind);
+
+/// Why "auto" is the CPU: what "cuda" would say; empty where there is a GPU.
+std::string cuda_absence();
 
 }  // namespace trireme

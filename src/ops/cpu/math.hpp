@@ -9,7 +9,7 @@ namespace trireme::cpu {
 
 /// e^x for x <= 0, relative error below 2e-7; 0 below -87.3, NaN where x is. Argument reduction by ln 2 in
 /// two parts, then a polynomial for e^r on |r| <= ln(2)/2 (Cody and Waite 1980).
-inline float exp_nonpositive(float x) {
+constexpr float exp_nonpositive(float x) {
     const float bounded = x < -87.3F ? -87.3F : x;
     constexpr float rounder = 12582912.0F;  // 1.5·2^23: adding it rounds to an integer, held in the low bits
     const float shifted = bounded * 1.44269504F + rounder;
@@ -26,7 +26,7 @@ inline float exp_nonpositive(float x) {
 }
 
 /// ln(1 + e) for 0 <= e <= 1, with a small relative error also near 0: 2·artanh(e / (2 + e)).
-inline float log1p_unit(float e) {
+constexpr float log1p_unit(float e) {
     const float s = e / (2.0F + e), q = s * s;
     float p = 1.0F / 15.0F;
     p = p * q + 1.0F / 13.0F;
@@ -39,7 +39,7 @@ inline float log1p_unit(float e) {
 }
 
 /// ln u for a positive normal u <= 1: u = 2^e·f with f in [√½, √2), then 2·artanh((f - 1) / (f + 1)).
-inline float log_unit(float u) {
+constexpr float log_unit(float u) {
     constexpr std::uint32_t root_half = 0x3F3504F3U;
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(u) - root_half;
     const float exponent = static_cast<float>(static_cast<std::int32_t>(bits) >> 23);
@@ -53,7 +53,7 @@ inline float log_unit(float u) {
 }
 
 /// cos(2πt) for 0 <= t < 1: sin(2πc) with c = |t - ½| - ¼, by its series on a quarter turn.
-inline float cos_turn(float t) {
+constexpr float cos_turn(float t) {
     const float a = t - 0.5F, c = (a < 0 ? -a : a) - 0.25F;
     const float z = c * 6.28318531F, q = z * z;
     float p = -1.0F / 39916800.0F;

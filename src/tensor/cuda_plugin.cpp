@@ -1,0 +1,63 @@
+#include "tensor/cuda_plugin.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "tensor/backends.hpp"
+#include "trireme/base/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* file_name = "libtrireme_cuda.so";
+
+std::vector<std::filesystem::path> places() {
+    if (const char* given = std::getenv("TRIREME_CUDA_PLUGIN"); given != nullptr && *given != '\0')
+        return {given};
+    std::error_code unreadable;
+    const std::filesystem::path here =
+        std::filesystem::read_symlink("/proc/self/exe", unreadable).parent_path();
+    return {here / file_name, here.parent_path() / "lib" / file_name};
+}
+
+void* open_plugin() {
+    std::string looked;
+    for (const std::filesystem::path& place : places()) {
+        looked += (looked.empty() ? "" : ", ") + place.string();
+        if (access(place.c_str(), F_OK) != 0) continue;
+        void* plugin = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (plugin == nullptr)
+            throw usage_error(std::string("run.device=cuda: the CUDA backend does not load: ") + dlerror());
+        const auto* built = static_cast<const char* const*>(dlsym(plugin, "trireme_cuda_interface"));
+        if (built == nullptr || std::string(*built) != TRIREME_INTERFACE)
+            throw usage_error("run.device=cuda: " + place.string() +
+                              " belongs to another build of trireme (interface " +
+                              (built == nullptr ? "unknown" : *built) + ", expected " TRIREME_INTERFACE ")");
+        return plugin;
+    }
+    throw usage_error(
+        "run.device=cuda: this build has no CUDA backend, or it was not installed with it; looked for " +
+        looked);
+}
+
+}  // namespace
+
+void* cuda_plugin_entry(const char* name) {
+    static void* const plugin = open_plugin();
+    void* entry = dlsym(plugin, name);
+    if (entry == nullptr) throw usage_error(std::string("run.device=cuda: the CUDA backend has no ") + name);
+    return entry;
+}
+
+std::unique_ptr<Device> make_cuda_device() {
+    const auto make = reinterpret_cast<Device* (*)()>(cuda_plugin_entry("trireme_cuda_device"));
+    return std::unique_ptr<Device>(make());
+}
+
+}  // namespace trireme

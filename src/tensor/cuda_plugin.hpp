@@ -1,0 +1,12 @@
+// The CUDA backend stands in a library of its own, libtrireme_cuda.so: linked in, CUDA's libraries would cost
+// half a second at every start, and the program would not start where they are missing. It is opened when
+// somebody asks for the device, and stays open.
+#pragma once
+
+namespace trireme {
+
+/// An entry of the plugin: entries have C names, and are looked up once.
+/// @throws Error (usage, all ranks alike) that says where the plugin was looked for, or why it is refused.
+void* cuda_plugin_entry(const char* name);
+
+}  // namespace trireme
