@@ -66,6 +66,13 @@ if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
   target_sources(trireme_cuda PRIVATE ${trireme_nccl_sources} src/comm/nccl/plugin.cpp)
   target_include_directories(trireme_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
   target_link_libraries(trireme_cuda PRIVATE ${NCCL_LIBRARY})
+  set(trireme_nccl_built "")  # "2.27.3", for --version
+  foreach(part IN ITEMS MAJOR MINOR PATCH)
+    file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h line REGEX "^#define NCCL_${part} [0-9]+")
+    string(REGEX REPLACE ".* ([0-9]+).*" "\\1" number "${line}")
+    list(APPEND trireme_nccl_built ${number})
+  endforeach()
+  list(JOIN trireme_nccl_built "." trireme_nccl_built)
 endif()
 target_link_options(trireme_cuda PRIVATE -Wl,-z,defs)  # a symbol that only the program has would be missing when it is opened
 add_dependencies(trireme trireme_cuda)
