@@ -133,7 +133,7 @@ std::string describe_build(Runtime& runtime, bool json) {
         {"hdf5", io::hdf5_version()},
         {"maths", math_library_version()},
         {"cuda", build.cuda.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(build.cuda)},
-        {"nccl", nullptr},
+        {"nccl", build.nccl.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(build.nccl)},
         {"processor", processor()},
         {"cores", session.allowed_cores()},
         {"threads", session.core_share()}};

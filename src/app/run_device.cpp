@@ -5,7 +5,7 @@
 namespace trireme::app {
 namespace {
 
-constexpr const char* not_built = "this version computes single operations on GPUs, but trains on CPUs";
+constexpr const char* not_built = "this version trains on CPUs only";
 
 }  // namespace
 

@@ -19,7 +19,7 @@ std::vector<std::vector<std::string>> version_rows() {
             {"HDF5", io::hdf5_version()},
             {"maths", math_library_version()},
             {"CUDA", build.cuda.empty() ? "not built" : std::string(build.cuda)},
-            {"NCCL", "not built"}};
+            {"NCCL", build.nccl.empty() ? "not built" : std::string(build.nccl)}};
 }
 
 std::string version_text(const std::vector<std::vector<std::string>>& more) {

@@ -12,6 +12,7 @@ BuildInfo build_info() {
         .mpi = TRIREME_MPI,
         .sanitize = sanitize == "OFF" ? std::string_view() : sanitize,
         .cuda = TRIREME_CUDA,
+        .nccl = TRIREME_NCCL,
     };
 }
 

@@ -2,9 +2,12 @@
 # it alone, so that the program starts as fast, and on machines without them, as if there were no backend.
 file(GLOB trireme_cuda_sources CONFIGURE_DEPENDS src/tensor/cuda/*.cpp src/ops/cuda/*.cpp src/ops/cuda/*.cu)
 list(REMOVE_ITEM trireme_cuda_sources ${PROJECT_SOURCE_DIR}/src/ops/cuda/plugin.cpp)  # the rest is also built for the emulation
+file(GLOB trireme_nccl_sources CONFIGURE_DEPENDS src/comm/nccl/*.cpp)
+list(REMOVE_ITEM trireme_nccl_sources ${PROJECT_SOURCE_DIR}/src/comm/nccl/plugin.cpp)
 
 # Program and plugin agree on these headers, or do not work together: classes cross the border between them.
-file(GLOB interface_headers CONFIGURE_DEPENDS include/trireme/base/*.hpp include/trireme/tensor/*.hpp include/trireme/ops/*.hpp)
+file(GLOB interface_headers CONFIGURE_DEPENDS include/trireme/base/*.hpp include/trireme/tensor/*.hpp
+  include/trireme/ops/*.hpp include/trireme/comm/communicator.hpp src/comm/nccl_group.hpp)
 set(interface "${CMAKE_CXX_COMPILER_VERSION}")
 foreach(header IN LISTS interface_headers)
   file(SHA256 ${header} digest)
@@ -55,6 +58,22 @@ target_compile_options(trireme_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:
 # Random numbers have the bits that the CPU gives them.
 set_property(SOURCE src/ops/cuda/random.cu PROPERTY COMPILE_OPTIONS -fmad=false)
 target_link_libraries(trireme_cuda PRIVATE trireme_flags CUDA::cudart_static CUDA::cublasLt fmt::fmt)
+# NCCL is there or not, as the machine has it.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
+if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
+  target_sources(trireme_cuda PRIVATE ${trireme_nccl_sources} src/comm/nccl/plugin.cpp)
+  target_include_directories(trireme_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+  target_link_libraries(trireme_cuda PRIVATE ${NCCL_LIBRARY})
+  set(trireme_nccl_built "")  # "2.27.3", for --version
+  foreach(part IN ITEMS MAJOR MINOR PATCH)
+    file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h line REGEX "^#define NCCL_${part} [0-9]+")
+    string(REGEX REPLACE ".* ([0-9]+).*" "\\1" number "${line}")
+    list(APPEND trireme_nccl_built ${number})
+  endforeach()
+  list(JOIN trireme_nccl_built "." trireme_nccl_built)
+endif()
 target_link_options(trireme_cuda PRIVATE -Wl,-z,defs)  # a symbol that only the program has would be missing when it is opened
 add_dependencies(trireme trireme_cuda)
 install(TARGETS trireme_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

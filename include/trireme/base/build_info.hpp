@@ -13,6 +13,7 @@ struct BuildInfo {
     std::string_view mpi;         // "openmpi" or "mpich"
     std::string_view sanitize;    // "address,undefined"; empty: none
     std::string_view cuda;        // "13.0.88 for sm_80, sm_90": the backend beside it; empty: not built
+    std::string_view nccl;        // "2.27.3", in the same backend; empty: not built
 };
 
 BuildInfo build_info();

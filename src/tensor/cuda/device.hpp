@@ -28,6 +28,7 @@ public:
 
     /// Makes this the calling thread's device; returns the compute stream.
     cudaStream_t stream() const;
+    int ordinal() const { return ordinal_; }
     int multiprocessors() const { return multiprocessors_; }
     /// "NVIDIA H200".
     const std::string& model() const { return model_; }
