@@ -37,16 +37,16 @@ std::int64_t env_int(const char* name) {
     return text != nullptr ? parse_int(text).value_or(0) : 0;
 }
 
+std::string wait_variable() {
+    const char* text = std::getenv("TRIREME_WAIT");
+    return text != nullptr ? text : "auto";
+}
+
 /// Ranks that wait within MPI keep their core; where it is not theirs alone, others get on late, or hardly at
 /// all under an MPI that never yields. Collective, since all ranks have to call alike.
 bool ranks_should_rest(Communicator& world, bool crowded) {
-    const char* variable = std::getenv("TRIREME_WAIT");
-    const std::string how = variable != nullptr ? variable : "auto";
-    agreed_by_all(world, [&] {
-        if (how != "auto" && how != "rest" && how != "block")
-            throw usage_error("TRIREME_WAIT=" + how + ": expected auto, rest or block");
-    });
-    const int wish = how == "rest" || (how == "auto" && crowded) ? 1 : 0;
+    const std::string how = wait_variable();
+    const int wish = how == "rest" || (how != "block" && crowded) ? 1 : 0;
     return all_reduce_value(world, wish, Reduce::max) != 0;
 }
 
@@ -152,7 +152,12 @@ std::string mpi_thread_level() {
                                             : "single";
 }
 
-void check_launch(const Session& session) {
+void check_launch(Session& session) {
+    agreed_by_all(session.world(), [] {
+        const std::string how = wait_variable();
+        if (how != "auto" && how != "rest" && how != "block")
+            throw usage_error("TRIREME_WAIT=" + how + ": expected auto, rest or block");
+    });
     if (session.size() > 1) return;
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE"}) {
         const std::int64_t promised = env_int(name);

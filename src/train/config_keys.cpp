@@ -47,7 +47,7 @@ Rows run_rows() {
             "Seed of every random number: weights, order of samples, dropout, augmentation."),
         choice(
             "run.device", [](auto& c) -> auto& { return c.run.device; }, {"auto", "cpu", "cuda"},
-            "Where to compute: auto (cuda when a GPU is there, else cpu), cpu, cuda."),
+            "Where to compute: auto (the CPU in this version), cpu, cuda (not for trainings yet: refused)."),
         integer(
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
             "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",

@@ -185,3 +185,16 @@ TEST_CASE("numbers keep their point under a comma locale", "[cli-usage]") {
     const std::string metrics = read_file(place.dir / "runs/rate/metrics.jsonl");
     CHECK_THAT(metrics, contains("\"lr\":0.1"));
 }
+
+TEST_CASE("a wrong TRIREME_WAIT is said once", "[cli-usage]") {
+    const Workplace place;
+    for (const int ranks : {0, 2}) {
+        const Result result = trireme::testing::trireme(
+            ranks, {"train", "run.ini"},
+            {.timeout = 60, .env = {{"TRIREME_WAIT", "nap"}}, .cwd = place.dir.path()});
+        INFO(result.err);
+        CHECK(result.status == 2);
+        CHECK(count_of(result.err, "TRIREME_WAIT=nap: expected auto, rest or block") == 1);
+        CHECK_FALSE(place.has("runs/run"));
+    }
+}

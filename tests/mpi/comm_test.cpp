@@ -235,6 +235,9 @@ TEST_CASE("ranks rest where they share cores, or as TRIREME_WAIT says", "[mpi][c
     const auto [resting, crowded] = rests();  // the tests' ranks are not bound to cores
     CHECK(resting == crowded);
     setenv("TRIREME_WAIT", "sleep", 1);
-    CHECK_THROWS_WITH(rests(), contains("TRIREME_WAIT=sleep: expected auto, rest or block"));
+    int argc = 0;
+    char** argv = nullptr;
+    Session session(argc, argv);
+    CHECK_THROWS_WITH(check_launch(session), contains("TRIREME_WAIT=sleep: expected auto, rest or block"));
     setenv("TRIREME_WAIT", kept.c_str(), 1);
 }

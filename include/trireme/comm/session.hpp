@@ -61,9 +61,10 @@ std::string mpi_version();
 /// What MPI really grants its threads: "single", "funneled", "serialized" or "multiple". After Session.
 std::string mpi_thread_level();
 
-/// Compares the world with what the launcher's environment promises (OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_*,
-/// SLURM_NTASKS of a step). @throws Error (bad_usage) that names the variable and the fix when this process
-/// is alone although it should not be: the sign of a program started under the wrong MPI's launcher.
-void check_launch(const Session& session);
+/// Looks at what the environment says: TRIREME_WAIT, and whether the world is what the launcher promises
+/// (OMPI_COMM_WORLD_SIZE, PMI_SIZE, PMIX_*, SLURM_NTASKS of a step). Collective. @throws Error (bad_usage)
+/// that names the variable and the fix, also when this process is alone although it should not be: the sign
+/// of a program started under the wrong MPI's launcher.
+void check_launch(Session& session);
 
 }  // namespace trireme
