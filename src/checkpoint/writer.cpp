@@ -30,6 +30,13 @@ ArenaOptions options_of(const Arena& arena) {
     return options;
 }
 
+/// A group of its own for a thread that takes no core from those that train.
+std::unique_ptr<Communicator> background(Communicator& comm) {
+    std::unique_ptr<Communicator> own = comm.duplicate();
+    own->rest_while_waiting();
+    return own;
+}
+
 void copy(const Column& from, Column& to) {
     if (from.bytes() > 0) std::memcpy(to.whole().data, from.whole().data, from.bytes());
 }
@@ -41,11 +48,10 @@ class CheckpointWriter::Behind {
 public:
     explicit Behind(CheckpointWriter& writer)
         : writer_(writer),
-          comm_(writer.comm_.duplicate()),
+          comm_(background(writer.comm_)),
           device_(make_device("cpu")),
           thread_([this, recorder = Recorder::here()] {
               const Recorder::Member member(recorder, "checkpoints");
-              comm_->rest_while_waiting();
               serve();
           }) {}
     ~Behind() {
@@ -186,7 +192,7 @@ SavedCheckpoint CheckpointWriter::write(Communicator& comm, const Arena& arena,
                                         const CheckpointOrder& order) const {
     const Span span(Activity::checkpoint, "saving of step", order.meta.position.attempts());
     SavedCheckpoint saved = save_checkpoint(comm, order.path, table_, arena, order.meta);
-    if (!order.run_dir.empty()) retain_checkpoints(comm, order.run_dir, order.keep);
+    if (order.keep > 0) retain_checkpoints(comm, order.run_dir, order.keep);
     return saved;
 }
 

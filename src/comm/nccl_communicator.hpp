@@ -34,6 +34,7 @@ public:
     Ticket post(View buffer, int to, int tag) override;
     void wait(Ticket ticket) override;
     std::unique_ptr<Communicator> split(int colour, int key) override;
+    void rest_while_waiting() override { host_->rest_while_waiting(); }
 
 private:
     template <class Action>

@@ -429,7 +429,7 @@ void Trainer::require_finite_weights() {
 void Trainer::save_to(const std::string& path, std::int64_t keep) {
     const Span span(Activity::checkpoint, "saving");
     require_finite_weights();
-    writer_->save({.path = path, .meta = meta(), .run_dir = keep > 0 ? config_.run.dir : "", .keep = keep});
+    writer_->save({.path = path, .meta = meta(), .run_dir = config_.run.dir, .keep = keep});
     note_saved();
     since_log_.restart();
 }

@@ -15,9 +15,8 @@ namespace trireme {
 struct CheckpointOrder {
     std::string path;
     CheckpointMeta meta;
-    std::string
-        run_dir;  ///< whose older step checkpoints go afterwards: all but the newest `keep`; empty: none
-    std::int64_t keep = 0;  ///< as retain_checkpoints()
+    std::string run_dir;    ///< whose older step checkpoints go afterwards,
+    std::int64_t keep = 0;  ///< all but the newest so many; 0: none goes
 };
 
 class CheckpointWriter {

@@ -20,7 +20,7 @@ public:
 
     virtual int rank() const = 0;
     virtual int size() const = 0;
-    virtual std::string backend() const = 0;  ///< "mpi", later "nccl"
+    virtual std::string backend() const = 0;  ///< "mpi", "threads", "nccl and mpi"
 
     // Collectives: every rank of the group calls them in the same order, with the same counts and types.
     // A failed call raises an Error that names the operation, the bytes and the group.
