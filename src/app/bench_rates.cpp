@@ -26,21 +26,22 @@ Buffer random_reals(Runtime& runtime, Ops& ops, DType type, std::int64_t count) 
 
 }  // namespace
 
-double seconds_of(Communicator& ranks, const std::function<void()>& action, double budget) {
-    action();
-    action();
-    ranks.barrier();
-    const Stopwatch once;
-    action();
-    // The same number of repetitions on all ranks: the action may be collective.
-    const double estimate = all_reduce_value(ranks, once.seconds(), Reduce::max);
-    const int repetitions = std::clamp(static_cast<int>(budget / std::max(1e-7, estimate)), 7, 20000);
-    std::vector<double> seconds(static_cast<std::size_t>(repetitions));
-    for (double& s : seconds) {
+double seconds_of(Communicator& ranks, Device& device, const std::function<void()>& action, double budget) {
+    const int calls = device.host_memory() ? 1 : 8;
+    const auto timed = [&] {
         const Stopwatch watch;
-        action();
-        s = watch.seconds();
-    }
+        for (int call = 0; call < calls; ++call) action();
+        device.synchronize();
+        return watch.seconds() / calls;
+    };
+    timed();
+    timed();
+    ranks.barrier();
+    // The same number of repetitions on all ranks: the action may be collective.
+    const double estimate = all_reduce_value(ranks, timed(), Reduce::max);
+    const int repetitions = std::clamp(static_cast<int>(budget / calls / std::max(1e-7, estimate)), 7, 20000);
+    std::vector<double> seconds(static_cast<std::size_t>(repetitions));
+    for (double& s : seconds) s = timed();
     std::nth_element(seconds.begin(), seconds.begin() + repetitions / 2, seconds.end());
     return all_reduce_value(ranks, seconds[static_cast<std::size_t>(repetitions / 2)], Reduce::max);
 }
@@ -109,7 +110,7 @@ double copy_rate(Runtime& runtime, Ops& ops, std::int64_t count) {
                  to = elements_of(runtime.device, DType::f32, count);
     const View x = view_of(from.as<float>(), Shape{count}), y = view_of(to.as<float>(), Shape{count});
     const double seconds = seconds_of(
-        runtime.session.world(), [&] { ops.copy(x, y); }, 0.5);
+        runtime.mesh.world(), runtime.device, [&] { ops.copy(x, y); }, 0.5);
     return 2.0 * static_cast<double>(x.bytes()) / seconds;
 }
 
@@ -117,7 +118,7 @@ double reduce_seconds(Communicator& ranks, Runtime& runtime, std::int64_t elemen
     const Buffer buffer = elements_of(runtime.device, DType::f32, elements);  // zeros: the sums stay finite
     const View view = view_of(buffer.as<float>(), Shape{elements});
     return seconds_of(
-        ranks, [&] { ranks.all_reduce(view, Reduce::sum); }, budget);
+        ranks, runtime.device, [&] { ranks.all_reduce(view, Reduce::sum); }, budget);
 }
 
 }  // namespace trireme::app

@@ -10,8 +10,10 @@
 namespace trireme::app {
 
 /// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of
-/// the slowest of these ranks, since they work at the same time and share the memory. Collective.
-double seconds_of(Communicator& ranks, const std::function<void()>& action, double budget = 0.3);
+/// the slowest of these ranks, since they work at the same time and share the memory. Where calls return before
+/// the device is done, that of several one after another. Collective.
+double seconds_of(Communicator& ranks, Device& device, const std::function<void()>& action,
+                  double budget = 0.3);
 
 /// A matrix product or a convolution pass with operands of its own, to be run again and again.
 class Product {
@@ -30,7 +32,7 @@ private:
 template <class Shape>
 double product_seconds(Communicator& ranks, Runtime& runtime, Ops& ops, const Shape& shape, DType compute) {
     const Product product(runtime, ops, shape, compute);
-    return seconds_of(ranks, [&] { product.run(); });
+    return seconds_of(ranks, runtime.device, [&] { product.run(); });
 }
 
 /// Bytes read plus bytes written per second by a copy of so many float32 (two buffers of 128 MB) on every

@@ -35,14 +35,14 @@ void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
     };
     for (const Work::Gemm& gemm : gemms)
         add(std::string(gemm.transpose_a ? "A'" : "A") + (gemm.transpose_b ? " B'" : " B"), gemm.m, gemm.n,
-            gemm.k, product_seconds(runtime.session.world(), runtime, ops, gemm, compute), gemm.flops());
+            gemm.k, product_seconds(runtime.mesh.world(), runtime, ops, gemm, compute), gemm.flops());
     for (const Work::Conv& conv : convs) {
         const Window& w = conv.window;
         const char* pass = conv.pass == Work::ConvPass::forward         ? "conv"
                            : conv.pass == Work::ConvPass::backward_data ? "conv, to its input"
                                                                         : "conv, to its kernel";
         add(pass, w.n * w.out_h() * w.out_w(), w.out, w.c / w.groups * w.kernel_h * w.kernel_w,
-            product_seconds(runtime.session.world(), runtime, ops, conv, compute), conv.flops());
+            product_seconds(runtime.mesh.world(), runtime, ops, conv, compute), conv.flops());
     }
     if (runtime.session.rank() == 0)
         print(std::string(name_of(compute)) + ", " + ops.description() + ", every rank at once\n" +
@@ -60,7 +60,7 @@ void bench_reduce(Runtime& runtime) {
     Table table(">>>>");
     table.add({"bytes", "time", "GB/s", "bus GB/s"});
     for (std::int64_t elements = 1; elements <= 32 << 20; elements *= 8) {
-        const double seconds = reduce_seconds(runtime.session.world(), runtime, elements);
+        const double seconds = reduce_seconds(runtime.mesh.world(), runtime, elements);
         const double rate = 4.0 * static_cast<double>(elements) / seconds;
         // Every rank must send and receive 2 (n-1)/n of the buffer, whatever the algorithm.
         table.add({grouped(4 * elements), fixed(1e6 * seconds, 1) + " us", fixed(rate / 1e9, 2),

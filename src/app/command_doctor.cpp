@@ -96,7 +96,7 @@ void look_at_places(Runtime& runtime, const Config& config, Report& report, Find
     findings.say(places_text(report.places, runtime.session.devices()));
     findings.say(hosts_text(report.places, report.why_no_gpu));
     findings.say(versions_text(report.versions));
-    findings.say("\nlaunch, " + runtime.session.world().backend() + " between the ranks\n");
+    findings.say("\nlaunch, " + runtime.mesh.world().backend() + " between the ranks\n");
     findings.check("the same program and libraries on all ranks",
                    difference_in_builds(runtime.session.world(), build_identity()));
     const Judgement judgement = judge_places(report.places);
@@ -149,7 +149,7 @@ void measure_links_between_ranks(Runtime& runtime, Report& report, Findings& fin
 void measure_cores(Runtime& runtime, Report& report, Findings& findings) {
     const auto ops = make_ops(runtime.device, runtime.threads);
     const Work::Gemm product{.m = 1024, .n = 1024, .k = 1024, .transpose_a = false, .transpose_b = false};
-    const double seconds = product_seconds(runtime.session.world(), runtime, *ops, product, DType::f32);
+    const double seconds = product_seconds(runtime.mesh.world(), runtime, *ops, product, DType::f32);
     report.gflops = product.flops() / seconds / 1e9;
     report.copy_bytes_per_s = copy_rate(runtime, *ops, affordable_bytes(report.places, 128 << 20) / 4);
     findings.say("\nslowest rank, all at once: " + fixed(report.gflops, 1) +

@@ -80,7 +80,7 @@ void add_kind(Links& links, const std::string& name, const std::vector<Link>& al
 std::vector<Reduction> time_all_reduces(Runtime& runtime, std::int64_t most_bytes) {
     constexpr double longest = 5;  // seconds for one size
     constexpr int at_least = 10;   // repetitions that are needed for one
-    Communicator& world = runtime.session.world();
+    Communicator& world = runtime.mesh.world();
     std::vector<Reduction> reductions;
     for (std::int64_t bytes = 4; bytes <= most_bytes && world.size() > 1; bytes *= 8) {
         if (!reductions.empty() && 8 * at_least * reductions.back().seconds > longest) break;

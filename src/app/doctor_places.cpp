@@ -8,7 +8,6 @@
 
 #include "app/doctor.hpp"
 #include "app/help.hpp"
-#include "app/run_device.hpp"
 #include "trireme/base/build_info.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
@@ -177,7 +176,9 @@ std::string why_no_gpu(Runtime& runtime, const std::string& asked_for) {
         all_reduce_value(runtime.session.world(), runtime.device.host_memory() ? 0 : 1) > 0;
     if (somewhere) return "";
     if (asked_for == "cpu") return "run.device=cpu";
-    const std::string why = runtime.session.rank() == 0 ? gpu_absence() : "";
+    std::string why = runtime.session.rank() == 0 ? cuda_absence() : "";  // "run.device=cuda: no NVIDIA ..."
+    if (const std::size_t colon = why.find(": "); colon != std::string::npos) why.erase(0, colon + 2);
+    why = why.substr(0, why.find(';'));  // without advice and paths
     return broadcast_text(runtime.session.world(), why);
 }
 

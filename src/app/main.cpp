@@ -141,16 +141,19 @@ int run_rank(Session& session, const Job& job) {
     const Recorder::Member member(&job.recorders[static_cast<std::size_t>(session.device())], Recorder::main);
     const Log log(session.rank(), log_level_from(config.run.log));
     const bool own_mesh = job.command.own_mesh;
-    const std::unique_ptr<Device> device = make_run_device(own_mesh ? config.run.device : "auto");
-    if (session.devices() > 1) warn_of_crowding(session, *device, log);
-    Mesh mesh(session.world(), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,
+    const RunDevice place = own_mesh ? make_run_device(session, config, log) : RunDevice{make_device("cpu"), nullptr};
+    const Device& device = *place.device;
+    if (session.devices() > 1) warn_of_crowding(session, device, log);
+    Mesh mesh(place.world(session), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,
               own_mesh ? static_cast<int>(config.parallel.pipeline) : 1);
     if (own_mesh && !config.parallel.allow_spread) mesh.require_tensor_on_one_node(session.local());
     Runtime runtime{.session = session,
                     .mesh = mesh,
-                    .device = *device,
+                    .device = *place.device,
                     .log = log,
-                    .threads = config.run.threads > 0 ? config.run.threads : session.core_share(),
+                    .threads = !device.host_memory()    ? 1
+                               : config.run.threads > 0 ? config.run.threads
+                                                        : session.core_share(),
                     .stop_requested = stop_signal_seen};
     return guarded(session, job.last_word, [&] { return job.command.run(runtime, job.line, config); });
 }

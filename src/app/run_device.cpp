@@ -1,25 +1,68 @@
 #include "app/run_device.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "trireme/base/error.hpp"
+#include "trireme/comm/agree.hpp"
+#include "trireme/comm/device_communicator.hpp"
 
 namespace trireme::app {
 namespace {
 
-constexpr const char* not_built = "this version trains on CPUs only";
+/// This rank's GPU, or why there is none.
+std::unique_ptr<Device> find_gpu(Session& session, std::string& absence) {
+    try {
+        return make_device("cuda", session.local_rank());
+    } catch (const Error& error) {
+        absence = error.what();
+        return nullptr;
+    }
+}
+
+/// Of the ranks of this machine: which one has the same GPU and comes first; this one where there is none.
+int first_with(Session& session, const Device& gpu) {
+    const std::vector<std::string> all = gather_texts(session.local(), gpu.identity());
+    return static_cast<int>(std::find(all.begin(), all.end(), gpu.identity()) - all.begin());
+}
+
+void refuse_sharing(Session& session, const Device& gpu, int first) {
+    if (first == session.local_rank()) return;
+    throw usage_error("local ranks " + std::to_string(first) + " and " + std::to_string(session.local_rank()) +
+                      " of " + session.host() + " would both use " + gpu.identity() +
+                      ": start no more ranks than there are GPUs, let each see another one "
+                      "(CUDA_VISIBLE_DEVICES), or set run.share_gpu=true, or run.device=cpu");
+}
 
 }  // namespace
 
-std::unique_ptr<Device> make_run_device(const std::string& kind) {
-    if (kind != "cuda") return make_device(kind == "auto" ? "cpu" : kind);
-    if (const std::string missing = cuda_absence(); !missing.empty()) throw usage_error(missing);
-    throw usage_error(std::string("run.device=cuda: ") + not_built + "; expected auto or cpu");
-}
-
-std::string gpu_absence() {
-    std::string missing = cuda_absence();  // "run.device=cuda: no NVIDIA driver ..."
-    if (missing.empty()) return not_built;
-    if (const std::size_t colon = missing.find(": "); colon != std::string::npos) missing.erase(0, colon + 2);
-    return missing.substr(0, missing.find(';'));  // without advice and paths
+RunDevice make_run_device(Session& session, const Config& config, const Log& log) {
+    Communicator& world = session.world();
+    if (config.run.device == "cpu") return {make_device("cpu"), nullptr};
+    std::string absence;
+    std::unique_ptr<Device> gpu = find_gpu(session, absence);
+    if (config.run.device == "cuda")
+        agreed_by_all(world, [&] {
+            if (!gpu) throw usage_error(absence);
+        });
+    const int without = all_reduce_value(world, gpu ? 0 : 1);
+    if (without > 0) {
+        const std::vector<std::string> reasons =
+            without < world.size() ? gather_texts(world, absence) : std::vector<std::string>{};
+        for (std::size_t rank = 0; rank < reasons.size(); ++rank)
+            if (!reasons[rank].empty()) {
+                log.warning("run.device=auto: all ranks compute on CPUs, since rank " + std::to_string(rank) +
+                            " has no GPU: " + reasons[rank]);
+                break;
+            }
+        return {make_device("cpu"), nullptr};
+    }
+    const int first = first_with(session, *gpu);
+    if (!config.run.share_gpu) agreed_by_all(world, [&] { refuse_sharing(session, *gpu, first); });
+    const bool shared = all_reduce_value(world, first != session.local_rank() ? 1 : 0) > 0;
+    RunDevice made{std::move(gpu), nullptr, shared};
+    made.own_world = make_device_communicator(*made.device, world.duplicate(), shared);
+    return made;
 }
 
 }  // namespace trireme::app

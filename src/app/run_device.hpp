@@ -1,20 +1,28 @@
-// Which device a command computes on.
+// Which device each rank computes on, and how the ranks' devices talk.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "trireme/base/log.hpp"
+#include "trireme/comm/session.hpp"
 #include "trireme/tensor/device.hpp"
+#include "trireme/train/config.hpp"
 
 namespace trireme::app {
 
-/// The device of run.device=`kind`. Operations run on GPUs, but what stands above them (loader,
-/// communicators, checkpoints) still takes memory for the host's: so "auto" is the CPU, without a look at
-/// GPUs.
-/// @throws Error (usage, all ranks alike) for "cuda": what is missing on this machine, or else this.
-std::unique_ptr<Device> make_run_device(const std::string& kind);
+/// What a rank computes on; `world` is over all ranks, and takes memory of the device.
+struct RunDevice {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Communicator> own_world;  ///< absent: the session's, on CPUs
+    bool shared = false;                      ///< ranks share a GPU
 
-/// Why "auto" is no GPU: a clause.
-std::string gpu_absence();
+    Communicator& world(Session& session) const { return own_world ? *own_world : session.world(); }
+};
+
+/// By run.device and run.share_gpu: each rank of a machine takes the GPU of its number among the ranks there. With
+/// "auto" all ranks are on GPUs where each has one, else all on CPUs. Collective.
+/// @throws Error (usage, all ranks) for "cuda" where a rank has none; where ranks would share one unasked.
+RunDevice make_run_device(Session& session, const Config& config, const Log& log);
 
 }  // namespace trireme::app

@@ -1,5 +1,6 @@
 #include "checkpoint/format.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <type_traits>
@@ -103,6 +104,19 @@ Shape shape_of(const io::File& file, const std::string& text) {
     return shape;
 }
 
+/// Calls each(first element of the whole, count, where they lie) for what is read or written at once: as much as
+/// lies in one stretch, and on a device no more than goes through host memory at a time.
+template <class Each>
+void for_pieces(const Item& item, Range local, const Device& device, const Each& each) {
+    constexpr std::int64_t most_copied = std::int64_t{4} << 20;
+    for (const Strip& strip : strips_of(*item.parameter, local)) {
+        const std::int64_t most = device.host_memory() ? strip.count : most_copied;
+        for (std::int64_t done = 0; done < strip.count; done += most)
+            each(strip.whole + done, std::min(most, strip.count - done),
+                 item.at + (strip.local + done - item.local.begin));
+    }
+}
+
 void read_last_elements(const io::File& file, const std::string& group) {
     const std::vector<std::string> names = file.children(group);
     for (const std::string& name : names) {
@@ -134,16 +148,22 @@ std::vector<Item> items_of(const ParameterTable& table, const Column& column, co
     return items;
 }
 
-void read_part(const io::Dataset& dataset, const Item& item, Range local) {
-    for (const Strip& strip : strips_of(*item.parameter, local))
-        dataset.read_flat({strip.whole, strip.whole + strip.count}, DType::f32,
-                          item.at + (strip.local - item.local.begin));
+void read_part(const io::Dataset& dataset, const Item& item, Range local, Device& device) {
+    for_pieces(item, local, device, [&](std::int64_t first, std::int64_t count, float* at) {
+        if (device.host_memory()) return dataset.read_flat({first, first + count}, DType::f32, at);
+        std::vector<float> host(static_cast<std::size_t>(count));
+        dataset.read_flat({first, first + count}, DType::f32, host.data());
+        device.copy_from_host(at, host.data(), host.size() * sizeof(float));
+    });
 }
 
-void write_part(io::Dataset& dataset, const Item& item, Range local) {
-    for (const Strip& strip : strips_of(*item.parameter, local))
-        dataset.write_flat({strip.whole, strip.whole + strip.count}, DType::f32,
-                           item.at + (strip.local - item.local.begin));
+void write_part(io::Dataset& dataset, const Item& item, Range local, Device& device) {
+    for_pieces(item, local, device, [&](std::int64_t first, std::int64_t count, const float* at) {
+        if (device.host_memory()) return dataset.write_flat({first, first + count}, DType::f32, at);
+        std::vector<float> host(static_cast<std::size_t>(count));
+        device.copy_to_host(host.data(), at, host.size() * sizeof(float));
+        dataset.write_flat({first, first + count}, DType::f32, host.data());
+    });
 }
 
 std::vector<Item> items_of(const ParameterTable& table, const Arena& arena) {

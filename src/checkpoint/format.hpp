@@ -24,9 +24,9 @@ struct Item {
 };
 
 /// Elements [local) of an item's parameter, which are part of item.local: from or to the file, whose data set
-/// has the whole shape.
-void read_part(const io::Dataset& dataset, const Item& item, Range local);
-void write_part(io::Dataset& dataset, const Item& item, Range local);
+/// has the whole shape. `device`: where the column lies.
+void read_part(const io::Dataset& dataset, const Item& item, Range local, Device& device);
+void write_part(io::Dataset& dataset, const Item& item, Range local, Device& device);
 
 /// The data sets of one column, in the order of the table.
 std::vector<Item> items_of(const ParameterTable& table, const Column& column, const std::string& group,

@@ -133,7 +133,7 @@ void load_checkpoint(Communicator& comm, const std::string& path, const Paramete
         const io::File file(path, io::Access::read);
         const auto read_column = [&](const Column& column, const std::string& group, bool statistics = true) {
             for (const Item& item : checkpoint::items_of(table, column, group, statistics))
-                checkpoint::read_part(file.open(item.dataset), item, item.local);
+                checkpoint::read_part(file.open(item.dataset), item, item.local, arena.device);
         };
         read_column(arena.weights,
                     part == Part::average ? checkpoint::average_group : checkpoint::weight_group);

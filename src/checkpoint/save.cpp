@@ -183,7 +183,7 @@ void write_alone(const std::string& path, const Arena& arena, const CheckpointMe
         const Shape& shape = piece.item.parameter->shape;
         io::Dataset dataset = file.create(piece.item.dataset, DType::f32, shape);
         const Span span(Activity::checkpoint, "writing of a parameter");
-        if (!piece.shared) checkpoint::write_part(dataset, piece.item, piece.item.local);
+        if (!piece.shared) checkpoint::write_part(dataset, piece.item, piece.item.local, arena.device);
     }
     file.close();
     space.reserve(static_cast<std::int64_t>(fs::file_size(path)), 0);
@@ -213,7 +213,8 @@ private:
 
 /// The shared pieces. Opening and closing are collective, so a rank whose write failed still takes
 /// part in all that follow, and the ranks agree at the end.
-void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces) {
+void write_together(Communicator& comm, const std::string& path, const std::vector<Piece>& pieces,
+                    Device& device) {
     Attempts attempt;
     std::optional<io::File> file;
     attempt([&] { file.emplace(path, io::Access::append, comm); });
@@ -231,7 +232,7 @@ void write_together(Communicator& comm, const std::string& path, const std::vect
     for (const Piece& piece : pieces) {
         if (!piece.shared) continue;
         const Span span(Activity::checkpoint, "writing of a parameter");
-        attempt([&] { checkpoint::write_part(*dataset, piece.item, piece.mine); });
+        attempt([&] { checkpoint::write_part(*dataset, piece.item, piece.mine, device); });
         ++dataset;
     }
     datasets.clear();
@@ -281,7 +282,7 @@ SavedCheckpoint save_checkpoint(Communicator& comm, const std::string& path, con
             write_alone(temporary, arena, meta, pieces);
         });
         if (std::any_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.shared; }))
-            write_together(comm, temporary, pieces);
+            write_together(comm, temporary, pieces, arena.device);
         agreed_by_one(comm, [&] { bytes = publish(temporary, path, pieces); });
     } catch (const Error& error) {
         std::error_code ignored;

@@ -1,7 +1,6 @@
 #include "trireme/checkpoint/writer.hpp"
 
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -37,8 +36,8 @@ std::unique_ptr<Communicator> background(Communicator& comm) {
     return own;
 }
 
-void copy(const Column& from, Column& to) {
-    if (from.bytes() > 0) std::memcpy(to.whole().data, from.whole().data, from.bytes());
+void copy(Device& device, const Column& from, Column& to) {
+    if (from.bytes() > 0) device.copy_to_host(to.whole().data, from.whole().data, from.bytes());
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ public:
     explicit Behind(CheckpointWriter& writer)
         : writer_(writer),
           comm_(background(writer.comm_)),
-          device_(make_device("cpu")),
+          device_(writer.arena_.device.staging()),
           thread_([this, recorder = Recorder::here()] {
               const Recorder::Member member(recorder, "checkpoints");
               serve();
@@ -104,9 +103,10 @@ private:
     void take_copy() {
         const Span span(Activity::checkpoint, "copying the state");
         const Arena& arena = writer_.arena_;
-        copy(arena.weights, copy_->weights);
-        for (std::size_t i = 0; i < arena.states.size(); ++i) copy(arena.states[i], copy_->states[i]);
-        if (arena.average) copy(*arena.average, *copy_->average);
+        copy(arena.device, arena.weights, copy_->weights);
+        for (std::size_t i = 0; i < arena.states.size(); ++i)
+            copy(arena.device, arena.states[i], copy_->states[i]);
+        if (arena.average) copy(arena.device, *arena.average, *copy_->average);
     }
 
     void serve() {

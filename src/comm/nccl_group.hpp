@@ -13,14 +13,13 @@
 
 namespace trireme {
 
-/// Everything goes to one communication stream, after what the device's stream had been given; what that is
-/// given next comes after it. Calls return before the work is done. Verbs as in Communicator.
+/// Everything goes to the stream that the calling thread uses of the device, in the order of the calls, which
+/// return before it is done. While the host waits for the device, what fails meanwhile is noticed. Verbs as in
+/// Communicator.
 /// @throws Error (failed) that names what NCCL says; also for what failed since the last call.
 class NcclGroup {
 public:
     virtual ~NcclGroup() = default;
-    /// True for memory that NCCL may use: of the group's device.
-    virtual bool reaches(const void* data) const = 0;
     virtual void all_reduce(View buffer, Reduce op) = 0;
     virtual void broadcast(View buffer, int root) = 0;
     virtual void all_gather(View mine, View all) = 0;
@@ -28,13 +27,15 @@ public:
     virtual void all_to_all(View send, std::span<const Range> send_parts, View recv,
                             std::span<const Range> recv_parts) = 0;
     virtual void reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) = 0;
-    /// Waits until all of it is done, or has failed.
+    /// Waits until the device is done with all it was given, or some of it has failed.
     virtual void finish() = 0;
 };
 
 /// What the ranks of a new group need in common: made by one, told to all.
 using NcclId = std::array<std::byte, 128>;
 NcclId make_nccl_id();
+/// False where the CUDA backend was built without it.
+bool has_nccl();
 /// Collective among the `size` ranks. The device must outlive it.
 std::unique_ptr<NcclGroup> make_nccl_group(Device& device, const NcclId& id, int rank, int size);
 

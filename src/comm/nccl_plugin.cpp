@@ -11,6 +11,10 @@ NcclId make_nccl_id() {
     return id;
 }
 
+bool has_nccl() {
+    return cuda_plugin_has("trireme_nccl_id");
+}
+
 std::unique_ptr<NcclGroup> make_nccl_group(Device& device, const NcclId& id, int rank, int size) {
     const auto make = reinterpret_cast<NcclGroup* (*)(Device&, const NcclId&, int, int)>(
         cuda_plugin_entry("trireme_nccl_group"));

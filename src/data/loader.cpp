@@ -1,6 +1,7 @@
 #include "trireme/data/loader.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -90,12 +91,15 @@ std::int64_t loader_bytes(const DatasetLayout& layout, const LoaderOptions& opti
 /// slot i of that count is i modulo the ring's size.
 struct Loader::Impl {
     struct Slot {
-        Buffer x, y;
+        Buffer x, y;  ///< in host memory
         std::vector<std::int64_t> ids;
         LaneBatch batch;
+        // Where batches are copied to a device:
+        Buffer device_x{}, device_y{};
+        std::unique_ptr<DeviceEvent> copied{}, used{};
     };
 
-    Impl(const DatasetLayout& layout_, LoaderOptions options_);
+    Impl(const DatasetLayout& layout_, LoaderOptions options_, Device* device_);
     ~Impl() { stop(); }
 
     void stop();
@@ -105,12 +109,15 @@ struct Loader::Impl {
     void give_back();
     const LaneBatch& take();
     void fill(Slot& slot, const Order& order, std::int64_t epoch, std::int64_t step, std::int64_t lane);
+    void wait_until_copied(Slot& slot);
+    void upload(Slot& slot) const;
 
     const DatasetLayout layout;
     const LoaderOptions options;
     SampleStore store;
     std::unique_ptr<Preparation> preparation;
-    std::unique_ptr<Device> host = make_device("cpu");
+    Device* const device;  ///< absent: batches stay where they are
+    std::unique_ptr<Device> host;
     std::vector<Slot> ring;
     std::vector<LaneBatch> held;  ///< what next_step() has handed out
 
@@ -124,11 +131,13 @@ struct Loader::Impl {
     std::thread thread;
 };
 
-Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_)
+Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_, Device* device_)
     : layout(layout_),
       options((check_options(layout_, options_), std::move(options_))),
       store(layout, options.plan.largest_lane(), hold_in_memory(layout, options)),
-      preparation(layout.is_tokens() ? prepare_windows(layout, options) : prepare_samples(layout, options)) {
+      preparation(layout.is_tokens() ? prepare_windows(layout, options) : prepare_samples(layout, options)),
+      device(device_ != nullptr && !device_->host_memory() ? device_ : nullptr),
+      host(device != nullptr ? device->staging() : make_device("cpu")) {
     // HDF5's first call asks MPI a question, which the main thread must do.
     io::hdf5_version();
     const std::int64_t largest = options.plan.largest_lane();
@@ -141,6 +150,12 @@ Loader::Impl::Impl(const DatasetLayout& layout_, LoaderOptions options_)
         slot.x = Buffer(*host, bytes(layout.sample.count()));
         slot.y = Buffer(*host, bytes(layout.target.count()));
         slot.ids.reserve(static_cast<std::size_t>(largest));
+        if (device == nullptr) continue;
+        slot.device_x = Buffer(*device, slot.x.bytes());
+        slot.device_y = Buffer(*device, slot.y.bytes());
+        slot.copied = device->make_event();
+        slot.used = device->make_event();
+        slot.used->record();  // the memory is there, and zero, before anything is copied to it
     }
 }
 
@@ -209,6 +224,7 @@ void Loader::Impl::fill(Slot& slot, const Order& order, std::int64_t epoch, std:
     for (std::int64_t position = positions.begin; position < positions.end; ++position)
         slot.ids.push_back(order(position));
 
+    if (device != nullptr) wait_until_copied(slot);
     const PreparedForm& form = preparation->form();
     const std::int64_t x_bytes = layout.sample.count() * element_bytes;
     const std::int64_t y_bytes = form.target.count() * element_bytes;
@@ -228,10 +244,33 @@ void Loader::Impl::fill(Slot& slot, const Order& order, std::int64_t epoch, std:
                   View{slot.x.data(), form.x, layout.sample.batched(n)},
                   View{slot.y.data(), form.y, form.target.batched(n)},
                   slot.ids};
+    if (device != nullptr) upload(slot);
 }
 
-Loader::Loader(const DatasetLayout& layout, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(layout, std::move(options))) {}
+/// What the slot held before has to have left it.
+void Loader::Impl::wait_until_copied(Slot& slot) {
+    std::unique_lock lock(mutex);
+    while (!slot.copied->reached()) {
+        room.wait_for(lock, std::chrono::microseconds(50));
+        if (stopping) throw Stopped{};
+    }
+}
+
+/// By the thread that fills, on the stream of uploads: while earlier steps are computed.
+void Loader::Impl::upload(Slot& slot) const {
+    device->use(Stream::upload);
+    slot.used->follow();
+    const auto copy = [this](View& view, const Buffer& to) {
+        device->upload(to.data(), view.data, view.bytes());
+        view.data = to.data();
+    };
+    copy(slot.batch.x, slot.device_x);
+    copy(slot.batch.y, slot.device_y);
+    slot.copied->record();
+}
+
+Loader::Loader(const DatasetLayout& layout, LoaderOptions options, Device* device)
+    : impl_(std::make_unique<Impl>(layout, std::move(options), device)) {}
 
 Loader::~Loader() = default;
 
@@ -241,6 +280,8 @@ void Loader::start(std::int64_t epoch, std::int64_t step) {
     impl.stopping = false;
     impl.error = nullptr;
     impl.filled = impl.taken = impl.returned = 0;
+    if (impl.device != nullptr)
+        for (Impl::Slot& slot : impl.ring) slot.used->record();
     if (impl.options.my_lanes.empty() || impl.options.plan.steps() == 0) return;
     impl.thread = std::thread([&impl, epoch, step, recorder = Recorder::here()] {
         const Recorder::Member member(recorder, "loader");
@@ -250,6 +291,8 @@ void Loader::start(std::int64_t epoch, std::int64_t step) {
 
 void Loader::Impl::give_back() {
     const std::lock_guard lock(mutex);
+    if (device != nullptr)
+        for (std::size_t slot = returned; slot < taken; ++slot) ring[slot % ring.size()].used->record();
     returned = taken;
     room.notify_one();
 }
@@ -262,7 +305,9 @@ const LaneBatch& Loader::Impl::take() {
         filled_more.wait(lock, ready);
     }
     if (filled == taken) std::rethrow_exception(error);
-    return ring[taken++ % ring.size()].batch;
+    const Slot& slot = ring[taken++ % ring.size()];
+    if (device != nullptr) slot.copied->follow();
+    return slot.batch;
 }
 
 const LaneBatch& Loader::next() {

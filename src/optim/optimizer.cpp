@@ -235,16 +235,14 @@ UpdatePass::UpdatePass(const Optimizer& optimizer, const ParameterTable& table,
                                      .pieces = std::move(pieces)})),
       norms_(static_cast<std::size_t>(table.count())) {}
 
-double UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm) {
+void UpdatePass::apply(Ops& ops, Arena& arena, const UpdateInfo& info, double* norm_squared) {
     if (optimizer_.layerwise()) measure(ops, arena, info);
-    double norm_squared = 0;
     for (const UpdateRun& run : runs_)
         if (run.role == Role::weight)
             optimizer_.update(ops, arena, run, info, norms_[static_cast<std::size_t>(run.parameter)],
-                              want_norm && run.counted ? &norm_squared : nullptr);
+                              run.counted ? norm_squared : nullptr);
         else
             follow(ops, arena, run);
-    return norm_squared;
 }
 
 /// The norms of whole parameters: those of the parts added up, copies counted once.
@@ -262,12 +260,10 @@ void UpdatePass::measure(Ops& ops, Arena& arena, const UpdateInfo& info) {
                        Reduce::sum);
 }
 
-double UpdatePass::gradient_norm_squared(Ops& ops, const Arena& arena, float limit) const {
-    double sum = 0;
+void UpdatePass::add_gradient_norm(Ops& ops, const Arena& arena, float limit, double* norm_squared) const {
     for (const UpdateRun& run : runs_)
         if (run.role == Role::weight && run.counted)
-            ops.sum_squares(arena.gradients.range(run.place), &sum, limit);
-    return sum;
+            ops.sum_squares(arena.gradients.range(run.place), norm_squared, limit);
 }
 
 std::string UpdatePass::first_not_finite(Ops& ops, const Arena& arena, float limit) const {

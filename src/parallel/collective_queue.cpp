@@ -7,12 +7,19 @@ namespace {
 
 /// Tasks that wait at the same time; whoever posts more waits.
 constexpr std::size_t room = 1024;
+constexpr std::size_t events = 64;
 
 }  // namespace
 
-CollectiveQueue::CollectiveQueue(Communicator& comm, bool overlap) : comm_(comm) {
+CollectiveQueue::CollectiveQueue(Communicator& comm, Device& device, bool overlap)
+    : comm_(comm), device_(device) {
     if (!overlap || comm.size() == 1) return;
     own_ = comm.duplicate();
+    if (!device.host_memory()) {
+        begin_ = device.make_event();
+        for (std::size_t i = 0; i < events; ++i) ends_.push_back(device.make_event());
+        return;
+    }
     tasks_.resize(room);
     thread_ = std::thread([this, recorder = Recorder::here()] {
         const Recorder::Member member(recorder, Recorder::communicator);
@@ -34,6 +41,9 @@ CollectiveQueue::Ticket CollectiveQueue::post(CollectiveWork& work, int which) {
     if (!overlaps()) {
         work.run(comm_, which);
         done_ = ++posted_;
+    } else if (begin_) {
+        run_on_stream({&work, which});
+        done_ = ++posted_;
     } else {
         wait(posted_ - static_cast<Ticket>(tasks_.size()));
         {
@@ -45,8 +55,20 @@ CollectiveQueue::Ticket CollectiveQueue::post(CollectiveWork& work, int which) {
     return posted_ - 1;
 }
 
+void CollectiveQueue::run_on_stream(const Task& task) {
+    const OnStream beside(device_, Stream::communication, *begin_);
+    task.work->run(*own_, task.which);
+    ends_[static_cast<std::size_t>(posted_) % ends_.size()]->record();
+}
+
 void CollectiveQueue::wait(Ticket ticket) {
     if (!overlaps()) return;
+    if (begin_) {
+        if (ticket <= followed_) return;
+        ends_[static_cast<std::size_t>(ticket) % ends_.size()]->follow();
+        followed_ = ticket;
+        return;
+    }
     std::unique_lock lock(mutex_);
     if (done_ <= ticket && !error_) {
         const Span span(Activity::waiting, "waiting for the communication thread");

@@ -62,7 +62,7 @@ TrainingState::TrainingState(Communicator& data, Device& device, const Parameter
                              const TrainingStateOptions& options)
     : sharding(table, sharding_options(data.rank(), data.size(), options)),
       arena(device, table, with_pieces(options.arena, sharding)),
-      queue(data, options.overlap),
+      queue(data, device, options.overlap),
       weights(make_lane_weights(queue, device, table, sharding, arena, options.eval_average)),
       reducer(make_reducer(queue, device, table, sharding, arena, options.reducer)) {}
 

@@ -57,11 +57,13 @@ Range Column::held(Range place) const {
     return part.empty() ? Range{} : part;
 }
 
-Arena::Arena(Device& device, const ParameterTable& table, const ArenaOptions& options)
-    : Arena(device, options.pieces ? *options.pieces : everything(table), options) {}
+Arena::Arena(Device& on, const ParameterTable& table, const ArenaOptions& options)
+    : Arena(on, options.pieces ? *options.pieces : everything(table), options) {}
 
-Arena::Arena(Device& device, const ArenaPieces& pieces, const ArenaOptions& options)
-    : weights(device, pieces.weights, "weights"), gradients(device, pieces.gradients, "gradients") {
+Arena::Arena(Device& on, const ArenaPieces& pieces, const ArenaOptions& options)
+    : device(on),
+      weights(device, pieces.weights, "weights"),
+      gradients(device, pieces.gradients, "gradients") {
     states.reserve(options.state_names.size());
     for (const std::string& name : options.state_names) states.emplace_back(device, pieces.states, name);
     if (options.compute != DType::f32) low.emplace(device, pieces.weights, "low", options.compute);

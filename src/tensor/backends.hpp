@@ -8,6 +8,6 @@
 namespace trireme {
 
 std::unique_ptr<Device> make_cpu_device();
-std::unique_ptr<Device> make_cuda_device();
+std::unique_ptr<Device> make_cuda_device(int number);
 
 }  // namespace trireme

@@ -39,8 +39,10 @@ public:
     void copy_to_host(void* to, const void* from, std::size_t bytes) override {
         std::memcpy(to, from, bytes);
     }
+    void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
     void synchronize() override {}
     bool host_memory() const override { return true; }
+    std::unique_ptr<Device> staging() override { return make_cpu_device(); }
 };
 
 }  // namespace

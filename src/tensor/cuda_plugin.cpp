@@ -48,16 +48,28 @@ void* open_plugin() {
 
 }  // namespace
 
-void* cuda_plugin_entry(const char* name) {
+namespace {
+
+void* find_entry(const char* name) {
     static void* const plugin = open_plugin();
-    void* entry = dlsym(plugin, name);
+    return dlsym(plugin, name);
+}
+
+}  // namespace
+
+bool cuda_plugin_has(const char* name) {
+    return find_entry(name) != nullptr;
+}
+
+void* cuda_plugin_entry(const char* name) {
+    void* entry = find_entry(name);
     if (entry == nullptr) throw usage_error(std::string("run.device=cuda: the CUDA backend has no ") + name);
     return entry;
 }
 
-std::unique_ptr<Device> make_cuda_device() {
-    const auto make = reinterpret_cast<Device* (*)()>(cuda_plugin_entry("trireme_cuda_device"));
-    return std::unique_ptr<Device>(make());
+std::unique_ptr<Device> make_cuda_device(int number) {
+    const auto make = reinterpret_cast<Device* (*)(int)>(cuda_plugin_entry("trireme_cuda_device"));
+    return std::unique_ptr<Device>(make(number));
 }
 
 }  // namespace trireme

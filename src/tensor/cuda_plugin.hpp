@@ -8,5 +8,6 @@ namespace trireme {
 /// An entry of the plugin: entries have C names, and are looked up once.
 /// @throws Error (usage, all ranks alike) that says where the plugin was looked for, or why it is refused.
 void* cuda_plugin_entry(const char* name);
+bool cuda_plugin_has(const char* name);
 
 }  // namespace trireme

@@ -141,11 +141,11 @@ void build_loaders(Runtime& runtime, const Config& config, Range my_lanes, Assem
     LoaderOptions options =
         loader_options(config, parts.plan, parts.normalization, my_lanes, outputs, node_ranks);
     set_augmentation(options, config);
-    parts.train_loader = std::make_unique<Loader>(parts.train_set, options);
+    parts.train_loader = std::make_unique<Loader>(parts.train_set, options, &runtime.device);
     if (parts.valid_set.rows() == 0) return;
     options = loader_options(config, parts.valid_plan, parts.normalization, my_lanes, outputs, node_ranks);
     options.shuffle = Shuffle::none;
-    parts.valid_loader = std::make_unique<Loader>(parts.valid_set, options);
+    parts.valid_loader = std::make_unique<Loader>(parts.valid_set, options, &runtime.device);
 }
 
 }  // namespace
@@ -175,9 +175,10 @@ void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
     const Range my_lanes = lanes_of_rank(runtime, config);
     const ParameterTable& table = parts.model->table();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    const bool spare_core = runtime.threads > 1;
+    // On a device collectives have a stream; on CPUs they need a core.
+    const bool spare = !runtime.device.host_memory() || runtime.threads > 1;
     TrainingStateOptions options = training_state_options(config, *parts.optimizer);
-    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare_core);
+    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare);
     options.reducer.lanes = parts.plan.lanes;
     options.reducer.my_lanes = my_lanes;
     options.reducer.workers = threads.workers;

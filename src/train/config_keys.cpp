@@ -47,7 +47,10 @@ Rows run_rows() {
             "Seed of every random number: weights, order of samples, dropout, augmentation."),
         choice(
             "run.device", [](auto& c) -> auto& { return c.run.device; }, {"auto", "cpu", "cuda"},
-            "Where to compute: auto (the CPU in this version), cpu, cuda (not for trainings yet: refused)."),
+            "Where to compute: auto (each rank on a GPU of its own, or all on CPUs where one has none), cpu, cuda."),
+        flag(
+            "run.share_gpu", [](auto& c) -> auto& { return c.run.share_gpu; },
+            "Let ranks share a GPU, with their collectives through host memory: true, false (an error)."),
         integer(
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
             "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",

@@ -90,7 +90,7 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     LoaderOptions options = loader_options(config, plan, {meta.input_shift, meta.input_scale}, my_lanes,
                                            meta.outputs, runtime.session.local_size());
     options.shuffle = Shuffle::none;
-    loader = std::make_unique<Loader>(set, options);
+    loader = std::make_unique<Loader>(set, options, &runtime.device);
 }
 
 /// Nor may it replace what is predicted for.
@@ -105,10 +105,11 @@ void check_output(const std::string& output, const std::string& checkpoint, cons
 }  // namespace
 
 EvalResult evaluate_set(const EvaluationParts& parts, Loader& loader, const EpochPlan& plan) {
-    LaneSums sums(plan.lanes);
+    LaneSums sums(parts.runner.device(), plan.lanes);
     loader.start(0, 0);
     for (std::int64_t step = 0; step < plan.steps(); ++step)
         evaluate_lanes(parts.runner, parts.pipeline, loader.next_step(), sums);
+    sums.fetch();
     if (!parts.reports) sums.drop();
     sums.reduce(parts.ranks);
     EvalResult result;
@@ -153,6 +154,7 @@ std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const st
         io::Dataset outputs = file.open("/output");
         std::optional<io::Dataset> predictions;
         if (classes) predictions = file.open("/prediction");
+        std::vector<float> found;
         std::vector<std::int32_t> best;
         saved.loader->start(0, 0);
         for (std::int64_t step = 0; step < saved.plan.steps(); ++step) {
@@ -162,10 +164,12 @@ std::int64_t predict_checkpoint(Runtime& runtime, const Config& config, const st
                 lane.training = false;
                 const View out =
                     saved.model->forward(lane, batch.x);  // [n, outputs], or [n, context, outputs]
-                outputs.write_rows(batch.positions, DType::f32, out.data);
+                found.resize(static_cast<std::size_t>(out.count()));
+                runtime.device.copy_to_host(found.data(), out.data, out.bytes());
+                outputs.write_rows(batch.positions, DType::f32, found.data());
                 if (!classes) continue;
                 best.clear();
-                for (const float* row = out.as<float>(); row < out.as<float>() + out.count(); row += width)
+                for (const float* row = found.data(); row < found.data() + out.count(); row += width)
                     best.push_back(static_cast<std::int32_t>(std::max_element(row, row + width) - row));
                 predictions->write_rows(batch.positions, DType::i32, best.data());
             }

@@ -70,6 +70,8 @@ void generate(Runtime& runtime, const Config& config, const std::string& checkpo
     // A window of the last tokens, computed anew for each: what follows the last one is not looked at.
     const std::int64_t context = model.input().count(), vocabulary = model.outputs();
     std::vector<std::int32_t> text = options.prompt, window(static_cast<std::size_t>(context));
+    std::vector<float> logits(static_cast<std::size_t>(vocabulary));
+    const Buffer tokens(runtime.device, window.size() * sizeof(std::int32_t));
     const RandomStream stream(options.seed, Purpose::generate, 0);
     for (std::int64_t i = 0; i < options.tokens; ++i) {
         const auto length = std::min<std::int64_t>(context, static_cast<std::int64_t>(text.size()));
@@ -77,13 +79,15 @@ void generate(Runtime& runtime, const Config& config, const std::string& checkpo
         LaneBatch batch;
         batch.positions = {0, 1};
         batch.batch_samples = 1;
-        batch.x = view_of(window.data(), Shape{1, context});
+        runtime.device.copy_from_host(tokens.data(), window.data(), tokens.bytes());
+        batch.x = view_of(tokens.as<std::int32_t>(), Shape{1, context});
         LaneContext lane = runner.context(0, batch);
         lane.training = false;
         const View output = model.forward(lane, batch.x);  // [1, context, vocabulary]
-        const float* row = output.as<float>() + (length - 1) * vocabulary;
+        runtime.device.copy_to_host(logits.data(), output.as<float>() + (length - 1) * vocabulary,
+                                    logits.size() * sizeof(float));
         const double uniform = static_cast<double>(unit_interval(stream.word(static_cast<std::uint64_t>(i))));
-        text.push_back(draw_token({row, row + vocabulary}, options.temperature, options.top_k, uniform));
+        text.push_back(draw_token(logits, options.temperature, options.top_k, uniform));
         emit(text.back());
     }
 }

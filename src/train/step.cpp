@@ -46,7 +46,7 @@ void pass_forward(const Model& model, Pipeline& pipeline, LaneContext& lane, con
 
 LaneRunner::LaneRunner(Device& device, const Model& model, LaneWeights& weights, int workers,
                        int threads_per_lane, int slots, const Wrap& wrap)
-    : model_(model), weights_(weights), crew_(workers) {
+    : device_(device), model_(model), weights_(weights), crew_(workers) {
     for (int w = 0; w < workers; ++w) {
         auto ops = make_ops(device, threads_per_lane);
         Worker worker{wrap ? wrap(std::move(ops)) : std::move(ops), {}};
@@ -73,8 +73,22 @@ LaneContext LaneRunner::context(int worker, const LaneBatch& batch, int slot) {
     return lane;
 }
 
+LaneSums::LaneSums(Device& device, std::int64_t lanes)
+    : device_(device),
+      lanes_(lanes),
+      sums_(device, static_cast<std::size_t>(3 * lanes + 1) * sizeof(double)),
+      fetched_(static_cast<std::size_t>(3 * lanes + 1)),
+      values_(static_cast<std::size_t>(3 * lanes + extras)) {}
+
 void LaneSums::clear() {
+    device_.clear(sums_.data(), sums_.bytes());
     std::fill(values_.begin(), values_.end(), 0.0);
+}
+
+double LaneSums::fetch() {
+    device_.copy_to_host(fetched_.data(), sums_.data(), sums_.bytes());
+    std::copy(fetched_.begin(), fetched_.end() - 1, values_.begin());
+    return fetched_.back();
 }
 
 void LaneSums::drop() {
@@ -82,7 +96,7 @@ void LaneSums::drop() {
 }
 
 LossSums LaneSums::of_lane(std::int64_t lane) {
-    double* slot = values_.data() + 3 * lane;
+    double* slot = sums_.as<double>() + 3 * lane;
     return {.loss = slot, .count = slot + 1, .correct = slot + 2};
 }
 
@@ -100,7 +114,7 @@ double LaneSums::total(int which) const {
 TrainStep::TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions options)
     : parts_(parts),
       options_(options),
-      sums_(lanes),
+      sums_(parts.runner.device(), lanes),
       filled_(static_cast<std::size_t>(2 * parts.runner.workers() * parts.pipeline.chunks())) {
     for (int worker = 0; worker < parts_.runner.workers(); ++worker)
         actions_.push_back(parts_.pipeline.actions_of(parts_.state.reducer->turns(worker)));
@@ -127,9 +141,10 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
-    const double squares =
-        norm_first ? summed(parts_.update.gradient_norm_squared(ops, parts_.state.arena, gradient_limit()))
-                   : 0;
+    if (norm_first)
+        parts_.update.add_gradient_norm(ops, parts_.state.arena, gradient_limit(), sums_.norm());
+    const double share = sums_.fetch();
+    const double squares = norm_first ? summed(share) : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;
     if (!options_.reports) sums_.drop();
     sums_.extra(fingerprints) = request.fingerprint;
@@ -160,10 +175,11 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
         require_finite("gradient norm", result.gradient_norm);
         if (options_.clip_norm > 0)
             info.gradient_scale *= std::min(1.0, options_.clip_norm / (result.gradient_norm + 1e-6));
-        parts_.update.apply(ops, parts_.state.arena, info, false);
+        parts_.update.apply(ops, parts_.state.arena, info);
     } else {
         // Nothing depends on the norm before the update: one pass does both.
-        result.gradient_norm = std::sqrt(summed(parts_.update.apply(ops, parts_.state.arena, info, true)));
+        parts_.update.apply(ops, parts_.state.arena, info, sums_.norm());
+        result.gradient_norm = std::sqrt(summed(sums_.fetch()));
         require_finite("gradient norm", result.gradient_norm);
     }
     parts_.runner.weights().updated(ops);

@@ -35,8 +35,10 @@ public:
     void copy_to_host(void* to, const void* from, std::size_t bytes) override {
         device_->copy_to_host(to, from, bytes);
     }
+    void clear(void* data, std::size_t bytes) override { device_->clear(data, bytes); }
     void synchronize() override { device_->synchronize(); }
     bool host_memory() const override { return device_->host_memory(); }
+    std::unique_ptr<Device> staging() override { return device_->staging(); }
     std::int64_t bytes() const { return bytes_; }
 
 private:
@@ -151,8 +153,9 @@ struct Replica {
     }
     double evaluate(WeightKind kind) {
         if (kind == WeightKind::average) runner.use(kind);
-        LaneSums losses(lanes);
+        LaneSums losses(device, lanes);
         evaluate_lanes(runner, stages, batches, losses);
+        losses.fetch();
         losses.reduce(data_group);
         if (kind == WeightKind::average) runner.use(WeightKind::current);
         return losses.loss() / losses.count();

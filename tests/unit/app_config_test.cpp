@@ -141,6 +141,7 @@ const std::map<std::string, std::string> other_values = {
     {"parallel.chunks", "3"},
     {"parallel.zero", "2"},
     {"run.devices", "2"},
+    {"run.share_gpu", "true"},
     {"sweep.param", "optim.lr choice 1, 2"},
     {"sweep.method", "random"},
     {"sweep.trials", "3"},

@@ -255,7 +255,8 @@ TEST_CASE("an update in pieces is the update of the whole, bit by bit", "[unit][
     double sum = 0, sum_of_parts = 0;
     for (std::int64_t step = 1; step < 4; ++step) {
         fill(whole);
-        sum = all.apply(*ops, whole, {.lr = 0.1, .step = step, .average_decay = 0.9}, true);
+        sum = 0;
+        all.apply(*ops, whole, {.lr = 0.1, .step = step, .average_decay = 0.9}, &sum);
     }
     for (const int stage : {1, 2, 3}) {
         sum_of_parts = 0;
@@ -267,7 +268,8 @@ TEST_CASE("an update in pieces is the update of the whole, bit by bit", "[unit][
             double share = 0;
             for (std::int64_t step = 1; step < 4; ++step) {
                 fill(arena);
-                share = mine.apply(*ops, arena, {.lr = 0.1, .step = step, .average_decay = 0.9}, true);
+                share = 0;
+                mine.apply(*ops, arena, {.lr = 0.1, .step = step, .average_decay = 0.9}, &share);
             }
             sum_of_parts += share;
             const auto same = [&](const Column& a, const Column& b, const std::vector<Range>& pieces) {

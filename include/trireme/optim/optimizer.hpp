@@ -72,12 +72,12 @@ public:
     UpdatePass(const Optimizer& optimizer, const ParameterTable& table, const OptimizerOptions& options,
                Communicator* parts = nullptr, std::optional<std::vector<Range>> pieces = {});
 
-    /// Returns this rank's share of the squared norm of the scaled gradient when `want_norm`, else 0.
-    /// Collective over the parts for layer-wise optimizers.
-    double apply(Ops& ops, Arena& arena, const UpdateInfo& info, bool want_norm);
-    /// This rank's share of the sum of squares over all weight gradients (statistics excluded), without
-    /// changing anything. Gradients beyond `limit` count as inf.
-    double gradient_norm_squared(Ops& ops, const Arena& arena, float limit = no_limit) const;
+    /// *norm_squared (absent: none) += this rank's share of the squared norm of the scaled gradient; in the
+    /// memory of host or device. Collective over the parts for layer-wise optimizers.
+    void apply(Ops& ops, Arena& arena, const UpdateInfo& info, double* norm_squared = nullptr);
+    /// *norm_squared += this rank's share of the sum of squares over all weight gradients (statistics excluded),
+    /// without changing anything. Gradients beyond `limit` count as inf.
+    void add_gradient_norm(Ops& ops, const Arena& arena, float limit, double* norm_squared) const;
     /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN in what this
     /// rank updates; empty: none.
     std::string first_not_finite(Ops& ops, const Arena& arena, float limit = no_limit) const;

@@ -73,8 +73,10 @@ struct ArenaOptions {
 
 /// The columns of one training state, float32 all but `low`.
 struct Arena {
+    /// The device is kept by reference.
     Arena(Device& device, const ParameterTable& table, const ArenaOptions& options);
 
+    Device& device;  ///< where the columns lie
     Column weights;
     Column gradients;
     std::vector<Column> states;     ///< in the optimizer's order ("m", "v")

@@ -42,26 +42,76 @@ private:
     std::size_t bytes_ = 0;
 };
 
+/// Lines of work that go on beside each other, each in the order in which it was given. Devices that are done
+/// when a call returns (the CPU) have no use for them.
+enum class Stream { compute, communication, upload };
+
+/// A point in the work of a stream.
+class DeviceEvent {
+public:
+    virtual ~DeviceEvent() = default;
+    /// The point is here: after all that this thread's stream has been given.
+    virtual void record() {}
+    /// What this thread's stream is given from now on comes after the point, where there is one.
+    virtual void follow() {}
+    /// True once the work has come to the point.
+    virtual bool reached() { return true; }
+};
+
+/// Calls of verbs may return before the work is done; copies to the host wait for it.
 class Device {
 public:
     virtual ~Device() = default;
+    /// "cpu", "cuda".
     virtual std::string name() const = 0;
+    /// Which one of its kind, the same for all processes of a machine: "GPU-5fdb... (NVIDIA H200)"; empty where
+    /// several may share it.
+    virtual std::string identity() const { return {}; }
     /// @throws Error naming the bytes asked for when the memory is not there.
     virtual void* allocate(std::size_t bytes) = 0;
     virtual void release(void* data, std::size_t bytes) noexcept = 0;
     virtual void copy_from_host(void* to, const void* from, std::size_t bytes) = 0;
+    /// Returns before it is done: `from`, which is memory of staging(), stays as it is until then.
+    virtual void upload(void* to, const void* from, std::size_t bytes) { copy_from_host(to, from, bytes); }
     virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
+    /// Sets memory to zeros.
+    virtual void clear(void* data, std::size_t bytes) = 0;
     /// Waits until everything handed to the device so far is done.
     virtual void synchronize() = 0;
     /// True where the host reads and writes device memory directly (the CPU).
     virtual bool host_memory() const = 0;
+    /// True for memory of this device.
+    virtual bool holds(const void*) const { return host_memory(); }
+
+    /// Where this thread's calls go from now on. Returns where they went: compute, before the first call.
+    virtual Stream use(Stream) { return Stream::compute; }
+    virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
+    /// Host memory from which uploads are fastest. It must not outlive this device.
+    virtual std::unique_ptr<Device> staging() = 0;
 };
 
-/// "cpu"; "cuda", an error that names what is missing where there is none; or "auto": cuda where there is
-/// one, else cpu.
-std::unique_ptr<Device> make_device(const std::string& kind);
+/// While it lives, this thread's calls go to another stream, after what they had given to the one before.
+class OnStream {
+public:
+    OnStream(Device& device, Stream stream, DeviceEvent& handover) : device_(device) {
+        handover.record();
+        before_ = device.use(stream);
+        handover.follow();
+    }
+    ~OnStream() { device_.use(before_); }
+    OnStream(const OnStream&) = delete;
+    OnStream& operator=(const OnStream&) = delete;
 
-/// Why "auto" is the CPU: what "cuda" would say; empty where there is a GPU.
+private:
+    Device& device_;
+    Stream before_;
+};
+
+/// "cpu"; or "cuda": of the GPUs that this process may use, the one with this number, modulo how many there are.
+/// @throws Error (usage) that names what is missing.
+std::unique_ptr<Device> make_device(const std::string& kind, int number = 0);
+
+/// Why there is no "cuda" device: what making one would say; empty where there is one.
 std::string cuda_absence();
 
 }  // namespace trireme

@@ -16,8 +16,10 @@ public:
     void release(void* data, std::size_t bytes) noexcept override;
     void copy_from_host(void*, const void*, std::size_t) override {}
     void copy_to_host(void*, const void*, std::size_t) override {}
+    void clear(void*, std::size_t) override {}
     void synchronize() override {}
     bool host_memory() const override { return false; }
+    std::unique_ptr<Device> staging() override { return std::make_unique<MetaDevice>(); }
 
     /// Allocated and not yet released.
     std::int64_t bytes() const { return bytes_; }

@@ -22,6 +22,7 @@ struct Config {
         std::string dir;  ///< empty: runs/<name of the configuration file>
         std::uint64_t seed = 1;
         std::string device = "auto";
+        bool share_gpu = false;
         int threads = 0;           ///< 0: auto, this rank's share of the cores it may use
         std::int64_t devices = 1;  ///< that each process drives, a thread and a rank for each
         std::string log = "info";

@@ -28,6 +28,8 @@ public:
     LaneRunner(Device& device, const Model& model, LaneWeights& weights, int workers, int threads_per_lane,
                int slots = 1, const Wrap& wrap = {});
 
+    Device& device() { return device_; }
+
     /// As LaneWeights::use.
     void use(WeightKind kind) { weights_.use(ops(), kind); }
 
@@ -46,6 +48,7 @@ private:
         std::unique_ptr<Ops> ops;
         std::vector<Buffer> workspaces;  ///< one per slot
     };
+    Device& device_;
     const Model& model_;
     LaneWeights& weights_;
     std::vector<Worker> workers_;
@@ -56,11 +59,10 @@ private:
 inline constexpr int wishes = 3;
 
 /// Sums over samples, reduced over all ranks: one slot per lane, so that adding them up gives the same bits
-/// on any number of ranks.
+/// on any number of ranks. A device adds to them by itself; the host fetches all at once.
 class LaneSums {
 public:
-    explicit LaneSums(std::int64_t lanes)
-        : lanes_(lanes), values_(static_cast<std::size_t>(3 * lanes + extras)) {}
+    LaneSums(Device& device, std::int64_t lanes);
 
     static constexpr int extras = wishes + 2;  ///< small numbers that ride along, summed over the ranks
 
@@ -68,9 +70,14 @@ public:
     /// Drops this rank's sums, not the extras.
     void drop();
     std::int64_t lanes() const { return lanes_; }
+    /// In device memory.
     LossSums of_lane(std::int64_t lane);
+    double* norm() { return sums_.as<double>() + 3 * lanes_; }
+    /// What the device has added up by now, once it is done. Returns the norm.
+    double fetch();
     double& extra(int i) { return values_[values_.size() - extras + static_cast<std::size_t>(i)]; }
-    /// One all-reduce. Afterwards loss(), count(), correct() are those of all lanes.
+    /// One all-reduce of what was fetched, and of the extras. Afterwards loss(), count(), correct() are those of
+    /// all lanes.
     void reduce(Communicator& comm);
 
     double loss() const { return total(0); }
@@ -79,8 +86,10 @@ public:
 
 private:
     double total(int which) const;
+    Device& device_;
     std::int64_t lanes_;
-    std::vector<double> values_;  ///< [lanes, 3], then the extras
+    Buffer sums_;                          ///< [lanes, 3], then the norm
+    std::vector<double> fetched_, values_;  ///< the same; [lanes, 3], then the extras
 };
 
 struct StepOptions {

@@ -4,10 +4,9 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <exception>
 #include <string>
-#include <thread>
 
 #include "tensor/cuda/device.hpp"
 #include "tensor/cuda/errors.hpp"
@@ -87,80 +86,71 @@ public:
         ncclUniqueId nccl_id{};
         std::memcpy(&nccl_id, id.data(), id.size());
         device_.stream();  // makes the device the thread's
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-        check(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreate");
-        check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "cudaEventCreate");
         require(ncclCommInitRank(&comm_, size, nccl_id, rank));
+        device_.watch(this, [this] {
+            try {
+                look_for_errors();
+            } catch (const Error& error) {
+                throw failure(std::string("NCCL reports: ") + error.what());
+            }
+        });
     }
 
-    /// After a failure, and where work has not ended, others may never come: this end does not wait for them.
+    /// After a failure others may never come: this end does not wait for them.
     ~Group() override {
+        device_.unwatch(this);
         cudaSetDevice(device_.ordinal());
-        if (comm_ != nullptr) {
-            if (cudaStreamQuery(stream_) == cudaErrorNotReady && std::uncaught_exceptions() > 0)
-                ncclCommAbort(comm_);
-            else
-                ncclCommDestroy(comm_);
-        }
-        cudaEventDestroy(ready_);
-        cudaEventDestroy(done_);
-        cudaStreamDestroy(stream_);
+        if (comm_ == nullptr) return;
+        if (std::uncaught_exceptions() > 0)
+            ncclCommAbort(comm_);
+        else
+            ncclCommDestroy(comm_);
     }
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
 
-    bool reaches(const void* data) const override {
-        cudaPointerAttributes attributes{};
-        device_.stream();
-        if (data == nullptr || cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
-            cudaGetLastError();  // else the next launch would report it
-            return false;
-        }
-        return attributes.type == cudaMemoryTypeDevice && attributes.device == device_.ordinal();
-    }
-
     void all_reduce(View buffer, Reduce op) override {
         const ncclDataType_t type = number_type(buffer.dtype);
-        ordered([&] {
+        begin([&](cudaStream_t stream) {
             return ncclAllReduce(buffer.data, buffer.data, static_cast<std::size_t>(buffer.count()), type,
-                                 operation_of(op), comm_, stream_);
+                                 operation_of(op), comm_, stream);
         });
     }
 
     void broadcast(View buffer, int root) override {
-        ordered([&] {
+        begin([&](cudaStream_t stream) {
             return ncclBroadcast(buffer.data, buffer.data, static_cast<std::size_t>(buffer.count()),
-                                 bits_of(buffer.dtype), root, comm_, stream_);
+                                 bits_of(buffer.dtype), root, comm_, stream);
         });
     }
 
     void all_gather(View mine, View all) override {
-        ordered([&] {
+        begin([&](cudaStream_t stream) {
             return ncclAllGather(mine.data, all.data, static_cast<std::size_t>(mine.count()),
-                                 bits_of(mine.dtype), comm_, stream_);
+                                 bits_of(mine.dtype), comm_, stream);
         });
     }
 
     void all_gather(View buffer, std::span<const Range> parts) override {
-        together(parts.size(), [&](std::size_t q) {
+        together(parts.size(), [&](std::size_t q, cudaStream_t stream) {
             if (parts[q].empty()) return ncclSuccess;
             std::byte* part = element(buffer, parts[q].begin);
             return ncclBroadcast(part, part, count_of(parts[q]), bits_of(buffer.dtype), static_cast<int>(q),
-                                 comm_, stream_);
+                                 comm_, stream);
         });
     }
 
     void all_to_all(View send, std::span<const Range> send_parts, View recv,
                     std::span<const Range> recv_parts) override {
-        together(send_parts.size(), [&](std::size_t q) {
+        together(send_parts.size(), [&](std::size_t q, cudaStream_t stream) {
             const int peer = static_cast<int>(q);
             ncclResult_t result = ncclSuccess;
             if (!send_parts[q].empty())
                 result = ncclSend(element(send, send_parts[q].begin), count_of(send_parts[q]),
-                                  bits_of(send.dtype), peer, comm_, stream_);
+                                  bits_of(send.dtype), peer, comm_, stream);
             if (result == ncclSuccess && !recv_parts[q].empty())
                 result = ncclRecv(element(recv, recv_parts[q].begin), count_of(recv_parts[q]),
-                                  bits_of(recv.dtype), peer, comm_, stream_);
+                                  bits_of(recv.dtype), peer, comm_, stream);
             return result;
         });
     }
@@ -170,46 +160,35 @@ public:
         const bool even = std::all_of(parts.begin(), parts.end(),
                                       [&](Range part) { return part.size() == parts.front().size(); });
         if (even)
-            return ordered([&] {
+            return begin([&](cudaStream_t stream) {
                 return ncclReduceScatter(all.data, mine.data, count_of(parts.front()), type, operation_of(op),
-                                         comm_, stream_);
+                                         comm_, stream);
             });
-        together(parts.size(), [&](std::size_t q) {
+        together(parts.size(), [&](std::size_t q, cudaStream_t stream) {
             if (parts[q].empty()) return ncclSuccess;
             return ncclReduce(element(all, parts[q].begin), mine.data, count_of(parts[q]), type,
-                              operation_of(op), static_cast<int>(q), comm_, stream_);
+                              operation_of(op), static_cast<int>(q), comm_, stream);
         });
     }
 
     void finish() override {
-        device_.stream();
-        for (cudaError_t state = cudaErrorNotReady; state == cudaErrorNotReady;) {
-            look_for_errors();
-            state = cudaStreamQuery(stream_);
-            if (state != cudaErrorNotReady) check(state, "NCCL's work on the GPU");
-            std::this_thread::sleep_for(std::chrono::microseconds(20));
-        }
+        look_for_errors();
+        device_.synchronize();
     }
 
 private:
-    /// Between what the device was given before and what it is given after.
     template <class Begin>
-    void ordered(const Begin& begin) {
-        const cudaStream_t compute = device_.stream();
+    void begin(const Begin& call) {
+        const cudaStream_t stream = device_.stream();
         look_for_errors();
-        check(cudaEventRecord(ready_, compute), "cudaEventRecord");
-        check(cudaStreamWaitEvent(stream_, ready_, 0), "cudaStreamWaitEvent");
-        const ncclResult_t begun = begin();
-        if (begun != ncclSuccess) fail(begun);
-        check(cudaEventRecord(done_, stream_), "cudaEventRecord");
-        check(cudaStreamWaitEvent(compute, done_, 0), "cudaStreamWaitEvent");
+        if (const ncclResult_t begun = call(stream); begun != ncclSuccess) fail(begun);
     }
 
     template <class Each>
     void together(std::size_t count, const Each& each) {
-        ordered([&] {
+        begin([&](cudaStream_t stream) {
             ncclResult_t result = ncclGroupStart();
-            for (std::size_t q = 0; q < count && result == ncclSuccess; ++q) result = each(q);
+            for (std::size_t q = 0; q < count && result == ncclSuccess; ++q) result = each(q, stream);
             const ncclResult_t ended = ncclGroupEnd();
             return result != ncclSuccess ? result : ended;
         });
@@ -234,8 +213,6 @@ private:
 
     CudaDevice& device_;
     ncclComm_t comm_ = nullptr;
-    cudaStream_t stream_ = nullptr;
-    cudaEvent_t ready_ = nullptr, done_ = nullptr;
 };
 
 }  // namespace
@@ -247,6 +224,10 @@ NcclId make_nccl_id() {
     NcclId id{};
     std::memcpy(id.data(), &made, id.size());
     return id;
+}
+
+bool has_nccl() {
+    return true;
 }
 
 std::unique_ptr<NcclGroup> make_nccl_group(Device& device, const NcclId& id, int rank, int size) {

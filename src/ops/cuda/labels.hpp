@@ -7,6 +7,8 @@
 
 namespace trireme::cuda {
 
+/// Where sums are in device memory it is not called, and such labels make the loss NaN (the loader has looked
+/// at them by then).
 /// @throws Error (bad data) that names the first label outside [0, classes) that is not `ignored`. Waits for
 /// the device.
 void require_labels(CudaDevice& device, Scalars& scalars, const std::int32_t* labels, std::int64_t n,

@@ -91,6 +91,11 @@ __device__ inline void row_gradient(const Logits& x, std::int64_t row, float top
     });
 }
 
+/// What a sample adds to the loss whose label is none, where nobody waits for the device to tell.
+__device__ inline double not_a_label() {
+    return nan("");
+}
+
 /// Notes the first sample whose label is none of [0, classes) and not to be ignored.
 __global__ void __launch_bounds__(threads)
     check_labels_kernel(const std::int32_t* labels, std::int64_t n, std::int64_t classes,

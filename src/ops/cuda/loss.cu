@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(threads)
     for_rows(rows, [&](std::int64_t r) {
         const std::int32_t label = labels[r];
         const bool skipped = label == ignored || label < 0 || label >= classes;
+        if (lane_of() == 0 && skipped && label != ignored) loss += not_a_label();
         const float top = row_maximum(logits, r);
         const RowSums sums = row_sums(logits, r, top);
         const float labelled = skipped ? 0.0f : logits.at(r, label);
@@ -134,7 +135,9 @@ void CudaOps::cross_entropy(const CrossEntropy& args) {
     const Real logits = real(args.logits, rows * classes, "cross_entropy"),
                gradient = optional_real(args.d_logits, rows * classes, "cross_entropy");
     const std::int32_t* labels = integers(args.labels, rows, "cross_entropy labels");
-    require_labels(device_, scalars_, labels, rows, classes, args.ignore_index);
+    const Targets targets{args.sums.loss, args.sums.count, args.sums.correct};
+    if (scalars_.in_host_memory(targets))
+        require_labels(device_, scalars_, labels, rows, classes, args.ignore_index);
     const Grid grid = covering(rows, warps, most_blocks);
     double* parts = scalars_.parts(grid.blocks, 3);
     const bool wide =
@@ -142,7 +145,7 @@ void CudaOps::cross_entropy(const CrossEntropy& args) {
     launch(device_.stream(), grid, cross_entropy_kernel, logits.data, logits.type, rows, classes, wide,
            labels, args.label_smoothing, args.ignore_index, args.gradient_scale, gradient.data, gradient.type,
            parts);
-    scalars_.add(parts, grid.blocks, 3, {args.sums.loss, args.sums.count, args.sums.correct});
+    scalars_.add(parts, grid.blocks, 3, targets);
 }
 
 void CudaOps::mean_squared_error(const Regression& args) {

@@ -1,5 +1,7 @@
 #include "ops/cuda/scalars.hpp"
 
+#include <algorithm>
+
 #include "ops/cuda/launch.hpp"
 #include "ops/cuda/warp.cuh"
 
@@ -26,13 +28,6 @@ __global__ void set_kernel(std::int64_t* flag, std::int64_t value) {
     if (threadIdx.x == 0) *flag = value;
 }
 
-bool on_device(const double* p) {
-    if (p == nullptr) return true;
-    cudaPointerAttributes attributes{};
-    check(cudaPointerGetAttributes(&attributes, p), "cudaPointerGetAttributes");
-    return attributes.type == cudaMemoryTypeDevice;
-}
-
 }  // namespace
 
 Scalars::Scalars(CudaDevice& device)
@@ -45,16 +40,21 @@ Scalars::~Scalars() {
     cudaFreeHost(host_);
 }
 
+bool Scalars::in_host_memory(const Targets& targets) const {
+    return std::any_of(targets.begin(), targets.end(),
+                       [this](const double* p) { return p != nullptr && !device_.holds(p); });
+}
+
 void Scalars::add(const double* parts, std::int64_t blocks, int terms, const Targets& targets) {
     const cudaStream_t stream = device_.stream();
-    if (on_device(targets[0]) && on_device(targets[1]) && on_device(targets[2]))
+    if (!in_host_memory(targets))
         return launch(stream, {}, add_parts_kernel, parts, blocks, terms, targets[0], targets[1], targets[2]);
     const std::size_t bytes = most_targets * sizeof(double);
     auto* sums = sums_.as<double>();
     check(cudaMemsetAsync(sums, 0, bytes, stream), "cudaMemsetAsync");
     launch(stream, {}, add_parts_kernel, parts, blocks, terms, sums, sums + 1, sums + 2);
     check(cudaMemcpyAsync(host_, sums, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "sums on the GPU");
+    device_.synchronize();
     for (std::size_t t = 0; t < most_targets; ++t)
         if (targets[t] != nullptr) *targets[t] += host_[t];
 }
@@ -70,7 +70,7 @@ std::int64_t Scalars::wait_for_flag() {
     auto* to = reinterpret_cast<std::int64_t*>(host_ + most_targets);
     check(cudaMemcpyAsync(to, sums_.as<double>() + most_targets, sizeof *to, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream), "work on the GPU");
+    device_.synchronize();
     return *to;
 }
 

@@ -27,6 +27,8 @@ public:
     /// *targets[t] += Σ_b parts[b, t]. Host memory has the sums when this returns; device memory in the
     /// stream's order.
     void add(const double* parts, std::int64_t blocks, int terms, const Targets& targets);
+    /// Then verbs wait for the device anyway.
+    bool in_host_memory(const Targets& targets) const;
 
     /// One int64 of device memory, set to `value` in the stream's order, and what it holds once all before is
     /// done: for faults that a kernel finds.

@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(threads)
     double loss = 0, count = 0, correct = 0;
     for (std::int64_t r = global_thread(); r < rows; r += all_threads()) {
         if (labels[r] == ignored) continue;
+        if (labels[r] < 0 || labels[r] >= classes) loss += not_a_label();
         const auto sum = static_cast<double>(row_sums[3 * r]),
                    labelled = static_cast<double>(row_sums[3 * r + 1]);
         const double log_sum = static_cast<double>(maximum[r]) + log(sum);
@@ -83,7 +84,8 @@ struct Part {
           logits(real(args.logits, rows * columns, verb)),
           labels(integers(args.labels, rows, verb)),
           maximum(floats(args.maximum, rows, verb)) {
-        if (rows > 0) require_labels(device, scalars, labels, rows, args.classes, args.ignore_index);
+        if (rows > 0 && scalars.in_host_memory({args.sums.loss, args.sums.count, args.sums.correct}))
+            require_labels(device, scalars, labels, rows, args.classes, args.ignore_index);
     }
     bool wide(const void* other = nullptr) const {
         return columns % pack_size == 0 && aligned(static_cast<const void*>(logits.data), other);

@@ -1,5 +1,11 @@
 #include "tensor/cuda/device.hpp"
 
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
 #include "tensor/backends.hpp"
 #include "tensor/cuda/errors.hpp"
 #include "trireme/base/error.hpp"
@@ -17,6 +23,77 @@ Error missing(const std::string& what) {
     return usage_error("run.device=cuda: " + what);
 }
 
+/// Where this thread's calls go, whatever its device.
+thread_local Stream current = Stream::compute;
+
+/// As nvidia-smi writes it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+    std::string text = "GPU";
+    for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+        if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+        constexpr const char* digits = "0123456789abcdef";
+        const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+        text += digits[byte >> 4];
+        text += digits[byte & 15];
+    }
+    return text;
+}
+
+class Event final : public DeviceEvent {
+public:
+    explicit Event(const CudaDevice& device) : device_(device) {
+        device_.stream();
+        check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+    }
+    ~Event() override { cudaEventDestroy(event_); }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+
+    void record() override { check(cudaEventRecord(event_, device_.stream()), "cudaEventRecord"); }
+    void follow() override {
+        check(cudaStreamWaitEvent(device_.stream(), event_, 0), "cudaStreamWaitEvent");
+    }
+    bool reached() override {
+        device_.stream();
+        const cudaError_t state = cudaEventQuery(event_);
+        if (state != cudaErrorNotReady) check(state, "work on the GPU");
+        return state == cudaSuccess;
+    }
+
+private:
+    const CudaDevice& device_;
+    cudaEvent_t event_ = nullptr;
+};
+
+/// Host memory that stays where it is, so that the GPU copies from it by itself.
+class PinnedMemory final : public Device {
+public:
+    explicit PinnedMemory(const CudaDevice& device) : device_(device) {}
+
+    std::string name() const override { return "pinned"; }
+    void* allocate(std::size_t bytes) override {
+        device_.stream();
+        void* data = nullptr;
+        check(cudaHostAlloc(&data, bytes, cudaHostAllocDefault), "cudaHostAlloc of " + size_text(bytes));
+        std::memset(data, 0, bytes);
+        return data;
+    }
+    void release(void* data, std::size_t) noexcept override { cudaFreeHost(data); }
+    void copy_from_host(void* to, const void* from, std::size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
+    void copy_to_host(void* to, const void* from, std::size_t bytes) override {
+        std::memcpy(to, from, bytes);
+    }
+    void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
+    void synchronize() override {}
+    bool host_memory() const override { return true; }
+    std::unique_ptr<Device> staging() override { return std::make_unique<PinnedMemory>(device_); }
+
+private:
+    const CudaDevice& device_;
+};
+
 }  // namespace
 
 void check(cudaError_t status, const std::string& call) {
@@ -30,7 +107,7 @@ void check(cudaError_t status, const char* call) {
     if (status != cudaSuccess) check(status, std::string(call));
 }
 
-CudaDevice::CudaDevice() {
+CudaDevice::CudaDevice(int number) {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaErrorInsufficientDriver)
@@ -38,22 +115,29 @@ CudaDevice::CudaDevice() {
     if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
         throw missing("no GPU on this machine that this process may use");
     if (status != cudaSuccess) throw missing(std::string("CUDA says ") + cudaGetErrorString(status));
-    check(cudaGetDevice(&ordinal_), "cudaGetDevice");
+    ordinal_ = number % count;
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties");
     multiprocessors_ = properties.multiProcessorCount;
     model_ = properties.name;
+    identity_ = uuid_text(properties.uuid) + " (" + model_ + ")";
     check(cudaSetDevice(ordinal_), "cudaSetDevice");
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+    for (cudaStream_t& stream : streams_)
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
 CudaDevice::~CudaDevice() {
-    if (cudaSetDevice(ordinal_) == cudaSuccess) cudaStreamDestroy(stream_);
+    if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+    for (const cudaStream_t stream : streams_) cudaStreamDestroy(stream);
 }
 
 cudaStream_t CudaDevice::stream() const {
     check(cudaSetDevice(ordinal_), "cudaSetDevice");
-    return stream_;
+    return streams_[static_cast<std::size_t>(current)];
+}
+
+Stream CudaDevice::use(Stream stream) {
+    return std::exchange(current, stream);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -73,37 +157,89 @@ void* CudaDevice::allocate(std::size_t bytes) {
     return data;
 }
 
-// What may still use the memory comes first.
+// What may still use the memory comes first. When an error is on its way it may never end (others no longer
+// take part), and the process does: then the memory is left to that.
 void CudaDevice::release(void* data, std::size_t) noexcept {
-    if (cudaSetDevice(ordinal_) != cudaSuccess) return;
-    cudaStreamSynchronize(stream_);
+    if (std::uncaught_exceptions() > 0 || cudaSetDevice(ordinal_) != cudaSuccess) return;
+    for (const cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
     cudaFree(data);
 }
 
 void CudaDevice::copy_from_host(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    const cudaStream_t queue = stream();
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue),
-          "a copy of " + size_text(bytes) + " to the GPU");
-    check(cudaStreamSynchronize(queue), "a copy of " + size_text(bytes) + " to the GPU");
+    upload(to, from, bytes);
+    wait_for(stream(), "a copy to the GPU");
+}
+
+void CudaDevice::upload(void* to, const void* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
 }
 
 void CudaDevice::copy_to_host(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    const cudaStream_t queue = stream();
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue),
-          "a copy of " + size_text(bytes) + " from the GPU");
-    check(cudaStreamSynchronize(queue), "a copy of " + size_text(bytes) + " from the GPU");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+    wait_for(stream(), "work on the GPU");
+}
+
+void CudaDevice::clear(void* data, std::size_t bytes) {
+    if (bytes > 0) check(cudaMemsetAsync(data, 0, bytes, stream()), "cudaMemsetAsync");
 }
 
 void CudaDevice::synchronize() {
-    check(cudaStreamSynchronize(stream()), "work on the GPU");
+    stream();
+    for (const cudaStream_t queue : streams_) wait_for(queue, "work on the GPU");
+}
+
+bool CudaDevice::holds(const void* data) const {
+    cudaPointerAttributes attributes{};
+    stream();
+    if (data == nullptr || cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+        cudaGetLastError();  // else the next launch would report it
+        return false;
+    }
+    return attributes.type == cudaMemoryTypeDevice && attributes.device == ordinal_;
+}
+
+std::unique_ptr<DeviceEvent> CudaDevice::make_event() {
+    return std::make_unique<Event>(*this);
+}
+
+std::unique_ptr<Device> CudaDevice::staging() {
+    return std::make_unique<PinnedMemory>(*this);
+}
+
+// Short waits, as at the end of a step, keep the processor; longer ones leave it to others.
+void CudaDevice::wait_for(cudaStream_t queue, const char* what) const {
+    constexpr int patient_after = 200;
+    for (int looks = 0;; ++looks) {
+        const cudaError_t state = cudaStreamQuery(queue);
+        if (state != cudaErrorNotReady) return check(state, what);
+        {
+            const std::lock_guard lock(watching_);
+            for (const auto& [key, look] : watches_) look();
+        }
+        if (looks < patient_after)
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+}
+
+void CudaDevice::watch(const void* key, std::function<void()> look) {
+    const std::lock_guard lock(watching_);
+    watches_[key] = std::move(look);
+}
+
+void CudaDevice::unwatch(const void* key) {
+    const std::lock_guard lock(watching_);
+    watches_.erase(key);
 }
 
 }  // namespace cuda
 
-std::unique_ptr<Device> make_cuda_device() {
-    return std::make_unique<cuda::CudaDevice>();
+std::unique_ptr<Device> make_cuda_device(int number) {
+    return std::make_unique<cuda::CudaDevice>(number);
 }
 
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "comm/mpi_communicator.hpp"
-#include "comm/nccl_communicator.hpp"
+#include "comm/device_communicator.hpp"
 #include "support/catch.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/comm/agree.hpp"
@@ -22,11 +22,10 @@ struct World {
     World() {
         int rank = 0;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        REQUIRE(cudaSetDevice(rank) == cudaSuccess);
-        device = make_device("cuda");
+        device = make_device("cuda", rank);
         ops = make_ops(*device, 1);
-        comm = std::make_unique<NcclCommunicator>(*device,
-                                                  std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false));
+        comm = std::make_unique<DeviceCommunicator>(
+            *device, std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false), nccl);
     }
     ~World() {
         comm.reset();
@@ -42,7 +41,7 @@ struct World {
 
     std::unique_ptr<Device> device;
     std::unique_ptr<Ops> ops;
-    std::unique_ptr<NcclCommunicator> comm;
+    std::unique_ptr<DeviceCommunicator> comm;
 };
 
 /// Elements on the device.

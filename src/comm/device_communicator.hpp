@@ -1,7 +1,10 @@
-// Communicator for ranks with a GPU each: collectives on device memory through NCCL, everything else (values
-// in host memory, messages between two ranks) through another communicator of the same ranks.
+// Communicator for ranks whose tensors lie in memory of a device each, over another communicator of the same
+// ranks, which takes everything that lies in host memory. Collectives on device memory go through NCCL where
+// it is there and every rank has a GPU of its own; else, like messages between two ranks, by way of a copy in
+// host memory.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,16 +12,16 @@
 
 namespace trireme {
 
-/// Collectives on device memory are ordered with the device's stream and return before they are done. A
-/// message from or to device memory is copied through the host.
-class NcclCommunicator final : public Communicator {
+/// NCCL's collectives are ordered with the stream that the thread uses of the device, and return before they
+/// are done.
+class DeviceCommunicator final : public Communicator {
 public:
-    /// Collective. The device must outlive it.
-    NcclCommunicator(Device& device, std::unique_ptr<Communicator> host);
+    /// `nccl`: the same on all ranks. The device must outlive it.
+    DeviceCommunicator(Device& device, std::unique_ptr<Communicator> host, bool nccl);
 
     int rank() const override { return host_->rank(); }
     int size() const override { return host_->size(); }
-    std::string backend() const override { return "nccl and " + host_->backend(); }
+    std::string backend() const override { return (nccl_ ? "nccl and " : "host copies and ") + host_->backend(); }
 
     void all_reduce(View buffer, Reduce op) override;
     void broadcast(View buffer, int root) override;
@@ -37,20 +40,25 @@ public:
     void rest_while_waiting() override { host_->rest_while_waiting(); }
 
 private:
-    template <class Action>
-    void on_device(const char* verb, View buffer, const Action& action) const;
+    using Bytes = std::vector<std::byte>;
     /// A message on its way, and where its bytes lie meanwhile if they come from the device.
     struct Posted {
         Ticket ticket = -1;  ///< of host_; negative where this may be given out
-        std::vector<std::byte> copy;
+        Bytes copy;
     };
-    View staged(View buffer, std::vector<std::byte>& copy) const;
+    bool by_nccl() const { return nccl_ && size() > 1; }
+    template <class Action>
+    void on_device(const char* verb, View buffer, const Action& action);
+    View room_for(View buffer, Bytes& copy) const;
+    View copied(View buffer, Bytes& copy) const;
+    void copy_back(View from, View to, Range part) const;
 
     Device& device_;
     std::unique_ptr<Communicator> host_;
-    std::unique_ptr<NcclGroup> group_;
+    bool nccl_;
+    std::unique_ptr<NcclGroup> group_;  ///< from the first collective on device memory on
     std::vector<Posted> posted_;
-    std::vector<std::byte> received_;  ///< kept so that a steady step allocates nothing
+    Bytes sent_, received_;  ///< kept so that a steady step allocates nothing
 };
 
 }  // namespace trireme
