@@ -19,6 +19,9 @@ public:
     /// `nccl`: the same on all ranks. The device must outlive it.
     DeviceCommunicator(Device& device, std::unique_ptr<Communicator> host, bool nccl);
 
+    /// The one for what lies in host memory.
+    Communicator& host() const { return *host_; }
+
     int rank() const override { return host_->rank(); }
     int size() const override { return host_->size(); }
     std::string backend() const override { return (nccl_ ? "nccl and " : "host copies and ") + host_->backend(); }
@@ -37,6 +40,7 @@ public:
     Ticket post(View buffer, int to, int tag) override;
     void wait(Ticket ticket) override;
     std::unique_ptr<Communicator> split(int colour, int key) override;
+    bool on_streams() const override { return nccl_; }
     void rest_while_waiting() override { host_->rest_while_waiting(); }
 
 private:

@@ -47,6 +47,7 @@ public:
 
     Shape plan(ModelPlan& plan, const Shape& in, bool) override {
         tick_ = plan.workspace.next_tick();
+        plan.random = plan.random || p_ > 0;
         // What of a sample is here are columns of its whole rows: split features, or (seen as one row of
         // positions times features) split positions.
         const std::int64_t last = in[in.rank() - 1];

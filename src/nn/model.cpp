@@ -96,6 +96,7 @@ Model::Model(const ModelDescription& description, const LossOptions& loss, const
                    .split_output = classes};
     output_ = layers_->plan(plan, input_, true);
     check_sequence(plan);
+    random_ = plan.random;
     classes_ = {0, output_[output_.rank() - 1]};
     if (plan.split_output) {
         output_[output_.rank() - 1] = plan.split_width;

@@ -42,6 +42,7 @@ public:
     void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
     void synchronize() override {}
     bool host_memory() const override { return true; }
+    std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override { return nullptr; }
     std::unique_ptr<Device> staging() override { return make_cpu_device(); }
 };
 

@@ -51,6 +51,10 @@ Rows run_rows() {
         flag(
             "run.share_gpu", [](auto& c) -> auto& { return c.run.share_gpu; },
             "Let ranks share a GPU, with their collectives through host memory: true, false (an error)."),
+        choice(
+            "run.cuda_graph", [](auto& c) -> auto& { return c.run.cuda_graph; }, {"auto", "on", "off"},
+            "On a GPU, record what a step has it compute and replay that in steps alike: auto (where steps are: "
+            "no dropout, no pipeline), on (an error where they are not), off."),
         integer(
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
             "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "train/step_graphs.hpp"
 #include "trireme/base/clock.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
@@ -86,6 +87,7 @@ void LaneSums::clear() {
 }
 
 double LaneSums::fetch() {
+    const Span span = device_.host_memory() ? Span() : Span(Activity::compute, "waiting for the device");
     device_.copy_to_host(fetched_.data(), sums_.data(), sums_.bytes());
     std::copy(fetched_.begin(), fetched_.end() - 1, values_.begin());
     return fetched_.back();
@@ -118,7 +120,10 @@ TrainStep::TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions opt
       filled_(static_cast<std::size_t>(2 * parts.runner.workers() * parts.pipeline.chunks())) {
     for (int worker = 0; worker < parts_.runner.workers(); ++worker)
         actions_.push_back(parts_.pipeline.actions_of(parts_.state.reducer->turns(worker)));
+    if (options.graphs) graphs_ = std::make_unique<StepGraphs>(parts.runner.device());
 }
+
+TrainStep::~TrainStep() = default;
 
 StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& request) {
     StepResult result;
@@ -127,15 +132,12 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     attempt_ = request.attempt;
     for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
-    parts_.state.reducer->begin_step();
-    const Stopwatch running;
-    run_lanes(lanes, request);
-    result.lanes_seconds = running.seconds();
-    result.pipeline_seconds = parts_.pipeline.take_waited_seconds();
-    {
-        const Span span(Activity::compute, "sums of the lanes");
-        parts_.state.reducer->finish_step(ops);
-        parts_.sums.run(parts_.state.arena.gradients);
+    if (graphs_) {
+        const Span span(Activity::compute, "lanes");
+        graphs_->run(lanes, request.scale, [&] { compute_gradients(lanes, request); });
+    } else {
+        result.lanes_seconds = compute_gradients(lanes, request);
+        result.pipeline_seconds = parts_.pipeline.take_waited_seconds();
     }
     const Span updating(Activity::optimizer, "update");
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
@@ -184,6 +186,19 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     }
     parts_.runner.weights().updated(ops);
     return result;
+}
+
+/// Of all lanes of all ranks, where this rank updates them. Returns the seconds of the lanes.
+double TrainStep::compute_gradients(std::span<const LaneBatch> lanes, const StepRequest& request) {
+    parts_.state.reducer->begin_step();
+    const Stopwatch running;
+    run_lanes(lanes, request);
+    const double seconds = running.seconds();
+    const Span span(Activity::compute, "sums of the lanes");
+    parts_.state.reducer->finish_step(parts_.runner.ops());
+    parts_.sums.run(parts_.state.arena.gradients);
+    parts_.state.queue.wait_all();
+    return seconds;
 }
 
 /// What counts as an overflow. Scaled gradients are float32, but beyond the range of float16 (where a GPU

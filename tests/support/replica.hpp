@@ -38,6 +38,9 @@ public:
     void clear(void* data, std::size_t bytes) override { device_->clear(data, bytes); }
     void synchronize() override { device_->synchronize(); }
     bool host_memory() const override { return device_->host_memory(); }
+    std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+        return device_->record(work);
+    }
     std::unique_ptr<Device> staging() override { return device_->staging(); }
     std::int64_t bytes() const { return bytes_; }
 

@@ -142,6 +142,7 @@ const std::map<std::string, std::string> other_values = {
     {"parallel.zero", "2"},
     {"run.devices", "2"},
     {"run.share_gpu", "true"},
+    {"run.cuda_graph", "off"},
     {"sweep.param", "optim.lr choice 1, 2"},
     {"sweep.method", "random"},
     {"sweep.trials", "3"},

@@ -54,10 +54,11 @@ TEST_CASE("case 6: ten steps of decay with zero gradients scale matrices by 0.99
     const auto optimizer = make_optimizer(options);
     Small model(*optimizer);
     UpdatePass update(*optimizer, model.table, options);
-    for (int step = 1; step <= 10; ++step)
+    for (int step = 1; step <= 10; ++step) {
         double squares = 0;
         update.apply(*model.ops, *model.arena, {.lr = 0.1, .step = step}, &squares);
         REQUIRE(squares == 0);
+    }
     const double scale = std::pow(0.99, 10);
     REQUIRE(scale == Approx(0.904382).epsilon(1e-6));
     for (const Parameter& parameter : model.table.all()) {

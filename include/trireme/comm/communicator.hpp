@@ -50,6 +50,9 @@ public:
     virtual Ticket post(View buffer, int to, int tag) = 0;
     virtual void wait(Ticket ticket) = 0;
 
+    /// True where collectives on memory of a device are ordered with its streams and return before they are done.
+    virtual bool on_streams() const { return false; }
+
     /// Ranks with the same colour form a group, ordered by key, then by rank. Collective.
     virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
     /// The same group with a message space of its own (for a communication thread). Collective.

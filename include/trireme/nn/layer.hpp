@@ -110,6 +110,7 @@ struct ModelPlan {
     std::map<std::string, Tied> embeddings{};  ///< by layer name, for heads that share their weights
     bool split_output = false;  ///< wanted by the model of its last layer; then: whether it is so
     bool outermost = true;      ///< the sequence being planned is the model's
+    bool random = false;        ///< a layer draws random numbers, others in every step
     bool here = true;           ///< the layer being planned is on this rank's stages of the pipeline
 };
 

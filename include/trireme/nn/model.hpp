@@ -55,6 +55,8 @@ public:
     const LossOptions& loss() const { return loss_; }
     DType compute() const { return compute_; }
     const TensorGroup& group() const { return group_; }
+    /// True where equal lanes of different steps are computed differently (dropout).
+    bool random() const { return random_; }
 
     // One lane's way through the model. A rank that has all layers calls forward(), loss() or
     // start_backward(), backward() with chunk 0; in a pipeline each of its chunks in turn.
@@ -109,6 +111,7 @@ private:
     TensorGroup group_;
     std::vector<Range> chunks_;
     Shape input_, output_;
+    bool random_ = false;
     Range classes_;  ///< those that this rank has of the output
     std::unique_ptr<Sequence> layers_;
     TensorId input_tensor_ = -1;  // the inputs in the compute type; absent where they come in it

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,6 +59,14 @@ public:
     virtual bool reached() { return true; }
 };
 
+/// Work that was recorded, to be done again and again.
+class DeviceGraph {
+public:
+    virtual ~DeviceGraph() = default;
+    /// On this thread's stream, as if it were given anew.
+    virtual void launch() = 0;
+};
+
 /// Calls of verbs may return before the work is done; copies to the host wait for it.
 class Device {
 public:
@@ -86,6 +95,9 @@ public:
     /// Where this thread's calls go from now on. Returns where they went: compute, before the first call.
     virtual Stream use(Stream) { return Stream::compute; }
     virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
+    /// What `work` gives to this thread's stream, and to others that it has follow it and joins again, is recorded
+    /// instead of done. `work` may not wait, nor allocate memory of the device. Not for devices of host memory.
+    virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
     /// Host memory from which uploads are fastest. It must not outlive this device.
     virtual std::unique_ptr<Device> staging() = 0;
 };

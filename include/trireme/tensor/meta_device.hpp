@@ -19,6 +19,7 @@ public:
     void clear(void*, std::size_t) override {}
     void synchronize() override {}
     bool host_memory() const override { return false; }
+    std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override { return nullptr; }
     std::unique_ptr<Device> staging() override { return std::make_unique<MetaDevice>(); }
 
     /// Allocated and not yet released.

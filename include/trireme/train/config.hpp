@@ -23,6 +23,7 @@ struct Config {
         std::uint64_t seed = 1;
         std::string device = "auto";
         bool share_gpu = false;
+        std::string cuda_graph = "auto";
         int threads = 0;           ///< 0: auto, this rank's share of the cores it may use
         std::int64_t devices = 1;  ///< that each process drives, a thread and a rank for each
         std::string log = "info";

@@ -92,12 +92,15 @@ private:
     std::vector<double> fetched_, values_;  ///< the same; [lanes, 3], then the extras
 };
 
+class StepGraphs;
+
 struct StepOptions {
     double clip_norm = 0;  ///< 0: off
     std::uint64_t seed = 1;
     bool reports = true;       ///< this rank's lane sums count: one rank of each tensor group
     bool may_skip = false;     ///< a step whose gradient is not finite is skipped; otherwise it is an error
     double average_decay = 0;  ///< of the moving average, where the arena keeps one
+    bool graphs = false;  ///< record what the device is given, and replay it: where that is the same in every step
 };
 
 /// What a step needs to know about where it stands.
@@ -140,6 +143,7 @@ class TrainStep {
 public:
     /// `lanes`: V.
     TrainStep(const StepParts& parts, std::int64_t lanes, StepOptions options);
+    ~TrainStep();
 
     /// Lanes, reduce, unscale, finite check, clip, update, share. `lanes`: this rank's lanes of the step, in
     /// order. Collective. @throws Error (failed, all ranks) when loss or gradient is not finite and may not
@@ -150,6 +154,7 @@ private:
     float gradient_limit() const;
     double summed(double share);
     std::string culprit();
+    double compute_gradients(std::span<const LaneBatch> lanes, const StepRequest& request);
     void run_lanes(std::span<const LaneBatch> lanes, const StepRequest& request);
     void forward(int worker, const LaneBatch& batch, const PipelineAction& action);
     void backward(int worker, const LaneBatch& batch, const PipelineAction& action,
@@ -163,6 +168,7 @@ private:
     StepParts parts_;
     StepOptions options_;
     LaneSums sums_;
+    std::unique_ptr<StepGraphs> graphs_;  ///< absent: every step anew
     std::int64_t attempt_ = 0;
     std::vector<std::vector<PipelineAction>>
         actions_;  ///< of each worker; lanes from this rank's first one on

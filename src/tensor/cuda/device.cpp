@@ -65,6 +65,27 @@ private:
     cudaEvent_t event_ = nullptr;
 };
 
+class Graph final : public DeviceGraph {
+public:
+    /// Takes the graph.
+    Graph(const CudaDevice& device, cudaGraph_t graph) : device_(device), graph_(graph) {
+        check(cudaGraphInstantiate(&launchable_, graph_, 0), "cudaGraphInstantiate");
+    }
+    ~Graph() override {
+        if (launchable_ != nullptr) cudaGraphExecDestroy(launchable_);
+        cudaGraphDestroy(graph_);
+    }
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    void launch() override { check(cudaGraphLaunch(launchable_, device_.stream()), "cudaGraphLaunch"); }
+
+private:
+    const CudaDevice& device_;
+    cudaGraph_t graph_;
+    cudaGraphExec_t launchable_ = nullptr;
+};
+
 /// Host memory that stays where it is, so that the GPU copies from it by itself.
 class PinnedMemory final : public Device {
 public:
@@ -88,6 +109,7 @@ public:
     void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
     void synchronize() override {}
     bool host_memory() const override { return true; }
+    std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override { return nullptr; }
     std::unique_ptr<Device> staging() override { return std::make_unique<PinnedMemory>(device_); }
 
 private:
@@ -167,6 +189,7 @@ void CudaDevice::release(void* data, std::size_t) noexcept {
 
 void CudaDevice::copy_from_host(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
+    wait_for(stream(), "work on the GPU");  // as below
     upload(to, from, bytes);
     wait_for(stream(), "a copy to the GPU");
 }
@@ -178,8 +201,10 @@ void CudaDevice::upload(void* to, const void* from, std::size_t bytes) {
 
 void CudaDevice::copy_to_host(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+    // CUDA itself waits when it copies from or to memory that is not pinned, and would not look at the watches.
     wait_for(stream(), "work on the GPU");
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+    wait_for(stream(), "a copy from the GPU");
 }
 
 void CudaDevice::clear(void* data, std::size_t bytes) {
@@ -203,6 +228,22 @@ bool CudaDevice::holds(const void* data) const {
 
 std::unique_ptr<DeviceEvent> CudaDevice::make_event() {
     return std::make_unique<Event>(*this);
+}
+
+std::unique_ptr<DeviceGraph> CudaDevice::record(const std::function<void()>& work) {
+    const cudaStream_t origin = stream();
+    // Other threads (the loader's) go on with what they do.
+    check(cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+        work();
+    } catch (...) {
+        if (cudaStreamEndCapture(origin, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+        cudaGetLastError();
+        throw;
+    }
+    check(cudaStreamEndCapture(origin, &graph), "cudaStreamEndCapture");
+    return std::make_unique<Graph>(*this, graph);
 }
 
 std::unique_ptr<Device> CudaDevice::staging() {

@@ -36,6 +36,7 @@ public:
     bool holds(const void* data) const override;
     Stream use(Stream stream) override;
     std::unique_ptr<DeviceEvent> make_event() override;
+    std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override;
     std::unique_ptr<Device> staging() override;
 
     /// Makes this the calling thread's device; returns the stream that the thread's calls go to.
