@@ -10,8 +10,8 @@
 namespace trireme::app {
 
 /// Seconds of one call of `action`: the median over repetitions that last `budget` seconds together, and of
-/// the slowest of these ranks, since they work at the same time and share the memory. Where calls return before
-/// the device is done, that of several one after another. Collective.
+/// the slowest of these ranks, since they work at the same time and share the memory. Where calls return
+/// before the device is done, that of several one after another. Collective.
 double seconds_of(Communicator& ranks, Device& device, const std::function<void()>& action,
                   double budget = 0.3);
 

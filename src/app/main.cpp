@@ -141,7 +141,8 @@ int run_rank(Session& session, const Job& job) {
     const Recorder::Member member(&job.recorders[static_cast<std::size_t>(session.device())], Recorder::main);
     const Log log(session.rank(), log_level_from(config.run.log));
     const bool own_mesh = job.command.own_mesh;
-    const RunDevice place = own_mesh ? make_run_device(session, config, log) : RunDevice{make_device("cpu"), nullptr};
+    const RunDevice place =
+        own_mesh ? make_run_device(session, config, log) : RunDevice{make_device("cpu"), nullptr};
     const Device& device = *place.device;
     if (session.devices() > 1) warn_of_crowding(session, device, log);
     Mesh mesh(place.world(session), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,

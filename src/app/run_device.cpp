@@ -28,8 +28,9 @@ int first_with(Session& session, const Device& gpu) {
 
 void refuse_sharing(Session& session, const Device& gpu, int first) {
     if (first == session.local_rank()) return;
-    throw usage_error("local ranks " + std::to_string(first) + " and " + std::to_string(session.local_rank()) +
-                      " of " + session.host() + " would both use " + gpu.identity() +
+    throw usage_error("local ranks " + std::to_string(first) + " and " +
+                      std::to_string(session.local_rank()) + " of " + session.host() + " would both use " +
+                      gpu.identity() +
                       ": start no more ranks than there are GPUs, let each see another one "
                       "(CUDA_VISIBLE_DEVICES), or set run.share_gpu=true, or run.device=cpu");
 }

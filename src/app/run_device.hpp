@@ -20,8 +20,8 @@ struct RunDevice {
     Communicator& world(Session& session) const { return own_world ? *own_world : session.world(); }
 };
 
-/// By run.device and run.share_gpu: each rank of a machine takes the GPU of its number among the ranks there. With
-/// "auto" all ranks are on GPUs where each has one, else all on CPUs. Collective.
+/// By run.device and run.share_gpu: each rank of a machine takes the GPU of its number among the ranks there.
+/// With "auto" all ranks are on GPUs where each has one, else all on CPUs. Collective.
 /// @throws Error (usage, all ranks) for "cuda" where a rank has none; where ranks would share one unasked.
 RunDevice make_run_device(Session& session, const Config& config, const Log& log);
 

@@ -104,8 +104,8 @@ Shape shape_of(const io::File& file, const std::string& text) {
     return shape;
 }
 
-/// Calls each(first element of the whole, count, where they lie) for what is read or written at once: as much as
-/// lies in one stretch, and on a device no more than goes through host memory at a time.
+/// Calls each(first element of the whole, count, where they lie) for what is read or written at once: as much
+/// as lies in one stretch, and on a device no more than goes through host memory at a time.
 template <class Each>
 void for_pieces(const Item& item, Range local, const Device& device, const Each& each) {
     constexpr std::int64_t most_copied = std::int64_t{4} << 20;

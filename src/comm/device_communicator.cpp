@@ -19,7 +19,8 @@ NcclId common_id(Communicator& host) {
 }
 
 View part_of_view(View view, Range part) {
-    auto* data = static_cast<std::byte*>(view.data) + static_cast<std::size_t>(part.begin) * size_of(view.dtype);
+    auto* data =
+        static_cast<std::byte*>(view.data) + static_cast<std::size_t>(part.begin) * size_of(view.dtype);
     return {data, view.dtype, Shape{part.size()}};
 }
 
@@ -103,9 +104,8 @@ void DeviceCommunicator::all_gather(View buffer, std::span<const Range> parts) {
 void DeviceCommunicator::all_to_all(View send, std::span<const Range> send_parts, View recv,
                                     std::span<const Range> recv_parts) {
     if (by_nccl() && (device_.holds(send.data) || device_.holds(recv.data)))
-        return on_device("all-to-all", send, [&](NcclGroup& group) {
-            group.all_to_all(send, send_parts, recv, recv_parts);
-        });
+        return on_device("all-to-all", send,
+                         [&](NcclGroup& group) { group.all_to_all(send, send_parts, recv, recv_parts); });
     const View copy = room_for(recv, received_);
     host_->all_to_all(copied(send, sent_), send_parts, copy, recv_parts);
     for (const Range part : recv_parts) copy_back(copy, recv, part);
@@ -121,7 +121,8 @@ void DeviceCommunicator::reduce_scatter(View all, std::span<const Range> parts, 
 }
 
 void DeviceCommunicator::barrier() {
-    if (group_) on_device("barrier", {nullptr, DType::u8, Shape{0}}, [](NcclGroup& group) { group.finish(); });
+    if (group_)
+        on_device("barrier", {nullptr, DType::u8, Shape{0}}, [](NcclGroup& group) { group.finish(); });
     host_->barrier();
 }
 

@@ -24,7 +24,9 @@ public:
 
     int rank() const override { return host_->rank(); }
     int size() const override { return host_->size(); }
-    std::string backend() const override { return (nccl_ ? "nccl and " : "host copies and ") + host_->backend(); }
+    std::string backend() const override {
+        return (nccl_ ? "nccl and " : "host copies and ") + host_->backend();
+    }
 
     void all_reduce(View buffer, Reduce op) override;
     void broadcast(View buffer, int root) override;

@@ -14,8 +14,8 @@
 namespace trireme {
 
 /// Everything goes to the stream that the calling thread uses of the device, in the order of the calls, which
-/// return before it is done. While the host waits for the device, what fails meanwhile is noticed. Verbs as in
-/// Communicator.
+/// return before it is done. While the host waits for the device, what fails meanwhile is noticed. Verbs as
+/// in Communicator.
 /// @throws Error (failed) that names what NCCL says; also for what failed since the last call.
 class NcclGroup {
 public:

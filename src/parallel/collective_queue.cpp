@@ -15,7 +15,7 @@ CollectiveQueue::CollectiveQueue(Communicator& comm, Device& device, bool overla
     : comm_(comm), device_(device) {
     if (!overlap || comm.size() == 1) return;
     own_ = comm.duplicate();
-    if (!device.host_memory()) {
+    if (device.has_streams()) {
         begin_ = device.make_event();
         for (std::size_t i = 0; i < events; ++i) ends_.push_back(device.make_event());
         return;

@@ -17,13 +17,22 @@ namespace {
 
 constexpr const char* file_name = "libtrireme_cuda.so";
 
+/// What is to be opened whatever the machine has.
+std::string given_place() {
+    const char* given = std::getenv("TRIREME_CUDA_PLUGIN");
+    return given != nullptr ? given : "";
+}
+
 std::vector<std::filesystem::path> places() {
-    if (const char* given = std::getenv("TRIREME_CUDA_PLUGIN"); given != nullptr && *given != '\0')
-        return {given};
+    if (const std::string given = given_place(); !given.empty()) return {given};
     std::error_code unreadable;
     const std::filesystem::path here =
         std::filesystem::read_symlink("/proc/self/exe", unreadable).parent_path();
     return {here / file_name, here.parent_path() / "lib" / file_name};
+}
+
+bool has_driver() {
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;  // the latter in WSL
 }
 
 void* open_plugin() {
@@ -31,6 +40,10 @@ void* open_plugin() {
     for (const std::filesystem::path& place : places()) {
         looked += (looked.empty() ? "" : ", ") + place.string();
         if (access(place.c_str(), F_OK) != 0) continue;
+        if (given_place().empty() &&
+            !has_driver())  // opening CUDA's libraries to be told so would take half a second
+            throw usage_error(
+                "run.device=cuda: no NVIDIA driver on this machine (/dev/nvidiactl is missing)");
         void* plugin = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (plugin == nullptr)
             throw usage_error(std::string("run.device=cuda: the CUDA backend does not load: ") + dlerror());
@@ -45,10 +58,6 @@ void* open_plugin() {
         "run.device=cuda: this build has no CUDA backend, or it was not installed with it; looked for " +
         looked);
 }
-
-}  // namespace
-
-namespace {
 
 void* find_entry(const char* name) {
     static void* const plugin = open_plugin();

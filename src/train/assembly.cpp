@@ -173,7 +173,7 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
 
 /// Why steps cannot be recorded as graphs; empty: they can.
 std::string obstacle_to_graphs(Runtime& runtime, const Assembly& parts) {
-    if (runtime.device.host_memory()) return "the device is a CPU";
+    if (!runtime.device.has_streams()) return "the device is a CPU";
     if (parts.pipeline->shape().stages() > 1) return "stages of a pipeline wait for messages";
     if (parts.model->random()) return "dropout draws other numbers in every step";
     Communicator& world = runtime.mesh.world();
@@ -193,7 +193,7 @@ void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
     const ParameterTable& table = parts.model->table();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
     // On a device collectives have a stream; on CPUs they need a core.
-    const bool spare = !runtime.device.host_memory() || runtime.threads > 1;
+    const bool spare = runtime.device.has_streams() || runtime.threads > 1;
     TrainingStateOptions options = training_state_options(config, *parts.optimizer);
     options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare);
     options.reducer.lanes = parts.plan.lanes;

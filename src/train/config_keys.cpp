@@ -47,13 +47,15 @@ Rows run_rows() {
             "Seed of every random number: weights, order of samples, dropout, augmentation."),
         choice(
             "run.device", [](auto& c) -> auto& { return c.run.device; }, {"auto", "cpu", "cuda"},
-            "Where to compute: auto (each rank on a GPU of its own, or all on CPUs where one has none), cpu, cuda."),
+            "Where to compute: auto (each rank on a GPU of its own, or all on CPUs where one has none), cpu, "
+            "cuda."),
         flag(
             "run.share_gpu", [](auto& c) -> auto& { return c.run.share_gpu; },
             "Let ranks share a GPU, with their collectives through host memory: true, false (an error)."),
         choice(
             "run.cuda_graph", [](auto& c) -> auto& { return c.run.cuda_graph; }, {"auto", "on", "off"},
-            "On a GPU, record what a step has it compute and replay that in steps alike: auto (where steps are: "
+            "On a GPU, record what a step has it compute and replay that in steps alike: auto (where steps "
+            "are: "
             "no dropout, no pipeline), on (an error where they are not), off."),
         integer(
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,

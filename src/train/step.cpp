@@ -87,7 +87,7 @@ void LaneSums::clear() {
 }
 
 double LaneSums::fetch() {
-    const Span span = device_.host_memory() ? Span() : Span(Activity::compute, "waiting for the device");
+    const Span span = !device_.has_streams() ? Span() : Span(Activity::compute, "waiting for the device");
     device_.copy_to_host(fetched_.data(), sums_.data(), sums_.bytes());
     std::copy(fetched_.begin(), fetched_.end() - 1, values_.begin());
     return fetched_.back();
@@ -143,8 +143,7 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     // Where the update depends on the norm, it is taken first, and the verdict rides along with the sums: an
     // overflow on one rank is everybody's.
     const bool norm_first = options_.clip_norm > 0 || options_.may_skip;
-    if (norm_first)
-        parts_.update.add_gradient_norm(ops, parts_.state.arena, gradient_limit(), sums_.norm());
+    if (norm_first) parts_.update.add_gradient_norm(ops, parts_.state.arena, gradient_limit(), sums_.norm());
     const double share = sums_.fetch();
     const double squares = norm_first ? summed(share) : 0;
     sums_.extra(verdict) = std::isfinite(squares) ? 0 : 1;

@@ -6,8 +6,8 @@
 namespace trireme {
 namespace {
 
-/// The loader's buffers take turns, and the last batch of an epoch may be shorter; with loss scaling all that comes
-/// anew for each scale.
+/// The loader's buffers take turns, and the last batch of an epoch may be shorter; with loss scaling all that
+/// comes anew for each scale.
 constexpr std::size_t most = 32;
 
 std::int64_t number_of(const void* address) {

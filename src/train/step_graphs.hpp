@@ -1,5 +1,5 @@
-// Steps that are alike, recorded once and given to the device as a whole from then on: what the host would say
-// to it kernel by kernel it says at once.
+// Steps that are alike, recorded once and given to the device as a whole from then on: what the host would
+// say to it kernel by kernel it says at once.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class StepGraphs {
 public:
     explicit StepGraphs(Device& device) : device_(device) {}
 
-    /// Has the device do what `work` gives to it, for these lanes and this scale of the loss. `work` says the same
-    /// for equal ones and is called twice for each: to do it, which brings about whatever has to be allocated, and
-    /// to be recorded.
+    /// Has the device do what `work` gives to it, for these lanes and this scale of the loss. `work` says the
+    /// same for equal ones and is called twice for each: to do it, which brings about whatever has to be
+    /// allocated, and to be recorded.
     void run(std::span<const LaneBatch> lanes, double scale, const std::function<void()>& work);
 
 private:

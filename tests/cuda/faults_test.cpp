@@ -49,7 +49,8 @@ TEST_CASE("without a driver or a GPU, auto is the CPU and cuda an error", "[cuda
     const TempDir folder;
     const Run any = small_run(folder, {{"run.device", "auto"}, {"train.epochs", "1"}});
     for (const char* devices : {"none", "0"}) {
-        const Result result = train(any.with({{"run.resume", "none"}}), 2, {{"TRIREME_EMU_DEVICES", devices}});
+        const Result result =
+            train(any.with({{"run.resume", "none"}}), 2, {{"TRIREME_EMU_DEVICES", devices}});
         INFO(result.err);
         REQUIRE(result.status == 0);
         REQUIRE_THAT(result.err, contains(" on cpu"));
@@ -78,8 +79,9 @@ TEST_CASE("masks of visible GPUs that differ from rank to rank are respected", "
     const Run run = small_run(folder, {{"train.epochs", "1"}});
     // As a launcher that gives each task a GPU: every rank sees one, and calls it number 0.
     const std::filesystem::path script = folder / "masked";
-    write_file(script, "#!/bin/sh\nCUDA_VISIBLE_DEVICES=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} exec " +
-                           trireme_exe().string() + " \"$@\"\n");
+    write_file(script,
+               "#!/bin/sh\nCUDA_VISIBLE_DEVICES=${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID} exec " +
+                   trireme_exe().string() + " \"$@\"\n");
     std::filesystem::permissions(script, std::filesystem::perms::owner_all);
     std::vector<std::string> command = trireme_command(2, run.arguments());
     *std::find(command.begin(), command.end(), trireme_exe().string()) = script.string();
@@ -93,13 +95,15 @@ TEST_CASE("masks of visible GPUs that differ from rank to rank are respected", "
 TEST_CASE("memory of a GPU that is not there is one error, with its size", "[cuda-faults]") {
     const TempDir folder;
     const int ranks = GENERATE(0, 2);
-    for (const char* n : {"1", "6", "12"}) {  // of the state, of workspaces and batches, of what verbs ask for later
+    for (const char* n :
+         {"1", "6", "12"}) {  // of the state, of workspaces and batches, of what verbs ask for later
         const Result result =
             train(small_run(folder, {{"run.resume", "none"}}), ranks, {{"TRIREME_EMU_FAIL_ALLOC", n}});
         INFO("allocation " << n);
         REQUIRE_FALSE(result.timed_out);
         REQUIRE(result.status == 1);
-        REQUIRE_THAT(result.err, contains("out of memory: ") && contains("could not be allocated on the GPU"));
+        REQUIRE_THAT(result.err,
+                     contains("out of memory: ") && contains("could not be allocated on the GPU"));
     }
     const Result large = train(small_run(folder, {{"model.width", "4096"}, {"model.depth", "3"}}), ranks,
                                {{"TRIREME_EMU_MEMORY", "100000000"}});
@@ -111,8 +115,8 @@ TEST_CASE("memory of a GPU that is not there is one error, with its size", "[cud
 TEST_CASE("a kernel that loses its GPU ends the run with what CUDA says", "[cuda-faults]") {
     const TempDir folder;
     for (const char* variable : {"TRIREME_EMU_FAIL_KERNEL", "TRIREME_EMU_FAIL_LAUNCH"}) {
-        const Result result =
-            train(small_run(folder, {{"run.resume", "none"}, {"run.cuda_graph", "off"}}), 2, {{variable, "300"}});
+        const Result result = train(small_run(folder, {{"run.resume", "none"}, {"run.cuda_graph", "off"}}), 2,
+                                    {{variable, "300"}});
         INFO(variable << ": " << result.err);
         REQUIRE_FALSE(result.timed_out);
         REQUIRE(result.status == 1);

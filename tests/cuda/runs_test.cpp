@@ -106,7 +106,9 @@ TEST_CASE("the same bits on any number of GPUs, and where ranks share one", "[cu
     const TempDir folder;
     const Run run = run_of(folder, mlp(), {{"train.reduction", "reproducible"}});
     const auto weights = [&](int ranks, const Keys& more = {}) {
-        return run.with(more).at(folder / ("on" + std::to_string(ranks) + std::to_string(more.size()))).finish(ranks);
+        return run.with(more)
+            .at(folder / ("on" + std::to_string(ranks) + std::to_string(more.size())))
+            .finish(ranks);
     };
     const Checkpoint one = weights(0);
     for (const int ranks : {2, 3, 4}) REQUIRE(same_bits(one.weights, weights(ranks).weights));
@@ -171,8 +173,8 @@ TEST_CASE("what a GPU's weights say is the same on a CPU", "[cuda-runs]") {
     REQUIRE(gpu["count"] == 31);
     const auto predicted = [&](const std::string& device) {
         const std::string output = folder / (device + ".h5");
-        const Result result = trireme::testing::trireme(
-            0, {"predict", run.best_path(), "--data=" + valid, "--output=" + output, "--run.device=" + device});
+        const Result result = trireme::testing::trireme(0, {"predict", run.best_path(), "--data=" + valid,
+                                                            "--output=" + output, "--run.device=" + device});
         INFO(result.err);
         REQUIRE(result.status == 0);
         return read_values(output, "/output");
@@ -202,5 +204,6 @@ TEST_CASE("steps that are recorded and replayed have the bits of those that are 
     REQUIRE_THAT(refused({{"run.device", "cpu"}}, 0), contains("run.cuda_graph=on: the device is a CPU"));
     REQUIRE_THAT(refused({{"model.dropout", "0.5"}, {"model.arch", "mlp"}, {"data.augment", "none"}}, 0),
                  contains("run.cuda_graph=on: dropout"));
-    REQUIRE_THAT(refused({{"parallel.pipeline", "2"}}, 2), contains("run.cuda_graph=on: stages of a pipeline"));
+    REQUIRE_THAT(refused({{"parallel.pipeline", "2"}}, 2),
+                 contains("run.cuda_graph=on: stages of a pipeline"));
 }

@@ -38,6 +38,7 @@ public:
     void clear(void* data, std::size_t bytes) override { device_->clear(data, bytes); }
     void synchronize() override { device_->synchronize(); }
     bool host_memory() const override { return device_->host_memory(); }
+    bool has_streams() const override { return device_->has_streams(); }
     std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
         return device_->record(work);
     }

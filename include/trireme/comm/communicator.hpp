@@ -50,7 +50,8 @@ public:
     virtual Ticket post(View buffer, int to, int tag) = 0;
     virtual void wait(Ticket ticket) = 0;
 
-    /// True where collectives on memory of a device are ordered with its streams and return before they are done.
+    /// True where collectives on memory of a device are ordered with its streams and return before they are
+    /// done.
     virtual bool on_streams() const { return false; }
 
     /// Ranks with the same colour form a group, ordered by key, then by rank. Collective.

@@ -53,7 +53,8 @@ std::int64_t loader_bytes(const DatasetLayout& layout, const LoaderOptions& opti
 
 class Loader {
 public:
-    /// Batches lie in host memory, or on a `device`, which is kept by reference: copied there ahead of their use.
+    /// Batches lie in host memory, or on a `device`, which is kept by reference: copied there ahead of their
+    /// use.
     /// @throws Error (bad_usage) on option values out of range or that token data have no use for, (bad_data)
     /// when labels are wanted and y is [n, k].
     Loader(const DatasetLayout& layout, LoaderOptions options, Device* device = nullptr);
@@ -66,8 +67,8 @@ public:
     /// finite, tokens out of range, and whatever reading raised.
     const LaneBatch& next();
     /// All of this rank's lanes of the next step, in order; empty where this rank has no lanes. Valid until
-    /// the next call of next() or next_step(), on a device for the work that it has been given by then. Errors
-    /// as in next().
+    /// the next call of next() or next_step(), on a device for the work that it has been given by then.
+    /// Errors as in next().
     std::span<const LaneBatch> next_step();
     /// True once the whole set is held in memory; until then rows also come from the files.
     bool cached() const;

@@ -75,8 +75,8 @@ public:
     /// *norm_squared (absent: none) += this rank's share of the squared norm of the scaled gradient; in the
     /// memory of host or device. Collective over the parts for layer-wise optimizers.
     void apply(Ops& ops, Arena& arena, const UpdateInfo& info, double* norm_squared = nullptr);
-    /// *norm_squared += this rank's share of the sum of squares over all weight gradients (statistics excluded),
-    /// without changing anything. Gradients beyond `limit` count as inf.
+    /// *norm_squared += this rank's share of the sum of squares over all weight gradients (statistics
+    /// excluded), without changing anything. Gradients beyond `limit` count as inf.
     void add_gradient_norm(Ops& ops, const Arena& arena, float limit, double* norm_squared) const;
     /// The first parameter, in the order of the backward pass, whose gradient holds inf or NaN in what this
     /// rank updates; empty: none.

@@ -24,8 +24,8 @@ public:
 
 class CollectiveQueue {
 public:
-    /// `comm` and `device` are kept by reference. `overlap`: on a duplicate of comm; then collective. One rank
-    /// alone has nothing to overlap.
+    /// `comm` and `device` are kept by reference. `overlap`: on a duplicate of comm; then collective. One
+    /// rank alone has nothing to overlap.
     CollectiveQueue(Communicator& comm, Device& device, bool overlap);
     ~CollectiveQueue();
     CollectiveQueue(const CollectiveQueue&) = delete;

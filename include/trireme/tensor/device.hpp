@@ -73,8 +73,8 @@ public:
     virtual ~Device() = default;
     /// "cpu", "cuda".
     virtual std::string name() const = 0;
-    /// Which one of its kind, the same for all processes of a machine: "GPU-5fdb... (NVIDIA H200)"; empty where
-    /// several may share it.
+    /// Which one of its kind, the same for all processes of a machine: "GPU-5fdb... (NVIDIA H200)"; empty
+    /// where several may share it.
     virtual std::string identity() const { return {}; }
     /// @throws Error naming the bytes asked for when the memory is not there.
     virtual void* allocate(std::size_t bytes) = 0;
@@ -92,11 +92,14 @@ public:
     /// True for memory of this device.
     virtual bool holds(const void*) const { return host_memory(); }
 
+    /// False where all is done when a call returns (the CPU).
+    virtual bool has_streams() const { return false; }
     /// Where this thread's calls go from now on. Returns where they went: compute, before the first call.
     virtual Stream use(Stream) { return Stream::compute; }
     virtual std::unique_ptr<DeviceEvent> make_event() { return std::make_unique<DeviceEvent>(); }
-    /// What `work` gives to this thread's stream, and to others that it has follow it and joins again, is recorded
-    /// instead of done. `work` may not wait, nor allocate memory of the device. Not for devices of host memory.
+    /// What `work` gives to this thread's stream, and to others that it has follow it and joins again, is
+    /// recorded instead of done. `work` may not wait, nor allocate memory of the device. Not for devices of
+    /// host memory.
     virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
     /// Host memory from which uploads are fastest. It must not outlive this device.
     virtual std::unique_ptr<Device> staging() = 0;
@@ -119,7 +122,8 @@ private:
     Stream before_;
 };
 
-/// "cpu"; or "cuda": of the GPUs that this process may use, the one with this number, modulo how many there are.
+/// "cpu"; or "cuda": of the GPUs that this process may use, the one with this number, modulo how many there
+/// are.
 /// @throws Error (usage) that names what is missing.
 std::unique_ptr<Device> make_device(const std::string& kind, int number = 0);
 

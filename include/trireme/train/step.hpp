@@ -76,8 +76,8 @@ public:
     /// What the device has added up by now, once it is done. Returns the norm.
     double fetch();
     double& extra(int i) { return values_[values_.size() - extras + static_cast<std::size_t>(i)]; }
-    /// One all-reduce of what was fetched, and of the extras. Afterwards loss(), count(), correct() are those of
-    /// all lanes.
+    /// One all-reduce of what was fetched, and of the extras. Afterwards loss(), count(), correct() are those
+    /// of all lanes.
     void reduce(Communicator& comm);
 
     double loss() const { return total(0); }
@@ -88,7 +88,7 @@ private:
     double total(int which) const;
     Device& device_;
     std::int64_t lanes_;
-    Buffer sums_;                          ///< [lanes, 3], then the norm
+    Buffer sums_;                           ///< [lanes, 3], then the norm
     std::vector<double> fetched_, values_;  ///< the same; [lanes, 3], then the extras
 };
 
@@ -100,7 +100,8 @@ struct StepOptions {
     bool reports = true;       ///< this rank's lane sums count: one rank of each tensor group
     bool may_skip = false;     ///< a step whose gradient is not finite is skipped; otherwise it is an error
     double average_decay = 0;  ///< of the moving average, where the arena keeps one
-    bool graphs = false;  ///< record what the device is given, and replay it: where that is the same in every step
+    bool graphs =
+        false;  ///< record what the device is given, and replay it: where that is the same in every step
 };
 
 /// What a step needs to know about where it stands.

@@ -50,9 +50,7 @@ public:
     Event& operator=(const Event&) = delete;
 
     void record() override { check(cudaEventRecord(event_, device_.stream()), "cudaEventRecord"); }
-    void follow() override {
-        check(cudaStreamWaitEvent(device_.stream(), event_, 0), "cudaStreamWaitEvent");
-    }
+    void follow() override { check(cudaStreamWaitEvent(device_.stream(), event_, 0), "cudaStreamWaitEvent"); }
     bool reached() override {
         device_.stream();
         const cudaError_t state = cudaEventQuery(event_);
@@ -201,7 +199,8 @@ void CudaDevice::upload(void* to, const void* from, std::size_t bytes) {
 
 void CudaDevice::copy_to_host(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    // CUDA itself waits when it copies from or to memory that is not pinned, and would not look at the watches.
+    // CUDA itself waits when it copies from or to memory that is not pinned, and would not look at the
+    // watches.
     wait_for(stream(), "work on the GPU");
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
     wait_for(stream(), "a copy from the GPU");

@@ -34,6 +34,7 @@ public:
     void synchronize() override;
     bool host_memory() const override { return false; }
     bool holds(const void* data) const override;
+    bool has_streams() const override { return true; }
     Stream use(Stream stream) override;
     std::unique_ptr<DeviceEvent> make_event() override;
     std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override;
@@ -46,8 +47,8 @@ public:
     /// "NVIDIA H200".
     const std::string& model() const { return model_; }
 
-    /// Called now and then while the host waits for the device: who knows why that will never end throws. `key`
-    /// takes it back.
+    /// Called now and then while the host waits for the device: who knows why that will never end throws.
+    /// `key` takes it back.
     void watch(const void* key, std::function<void()> look);
     void unwatch(const void* key);
 

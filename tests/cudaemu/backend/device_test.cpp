@@ -1,6 +1,6 @@
 // Which GPU a process takes.
-#include "support/catch.hpp"
 #include "trireme/tensor/device.hpp"
+#include "support/catch.hpp"
 
 using namespace trireme;
 using namespace trireme::testing;

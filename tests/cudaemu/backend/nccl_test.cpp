@@ -1,13 +1,13 @@
-// The collectives of tests/mpi/comm_test.cpp on device memory, through NCCL and through the host: exact values at
-// awkward counts.
+// The collectives of tests/mpi/comm_test.cpp on device memory, through NCCL and through the host: exact
+// values at awkward counts.
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 
 #include <cstring>
 #include <functional>
 
-#include "comm/mpi_communicator.hpp"
 #include "comm/device_communicator.hpp"
+#include "comm/mpi_communicator.hpp"
 #include "support/catch.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/comm/agree.hpp"
@@ -252,7 +252,8 @@ TEST_CASE("values in host memory and groups of groups of devices", "[nccl]") {
     CHECK(copy->rank() == world.rank());
 }
 
-TEST_CASE("what NCCL finds out later is a failure of whoever waits, and of all calls after it", "[nccl-error]") {
+TEST_CASE("what NCCL finds out later is a failure of whoever waits, and of all calls after it",
+          "[nccl-error]") {
     // The other rank's part never ends: it leaves with an error, and waits for nothing then.
     struct Left {};
     const auto part = [] {
