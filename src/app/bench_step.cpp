@@ -103,7 +103,8 @@ public:
                 {.clip_norm = config.train.clip_norm,
                  .reports = runtime.mesh.tensor().rank() == 0,
                  .may_skip = scaler_options(config).enabled,
-                 .average_decay = config.train.ema}) {
+                 .average_decay = config.train.ema,
+                 .graphs = records_steps(runtime, config, model)}) {
         model.initialize(runner_.ops(), state_.arena.weights, 1);
         runner_.use(WeightKind::current);
     }

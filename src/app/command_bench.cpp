@@ -1,3 +1,4 @@
+#include "app/bench_kernels.hpp"
 #include "app/bench_rates.hpp"
 #include "app/bench_step.hpp"
 #include "app/commands.hpp"
@@ -10,15 +11,19 @@
 namespace trireme::app {
 namespace {
 
-void bench_gemm(Runtime& runtime, Ops& ops, DType compute) {
+/// `size`: of one square product; 0: the usual ones, and those of some models.
+void bench_gemm(Runtime& runtime, Ops& ops, DType compute, std::int64_t size) {
+    const std::vector<std::int64_t> sizes =
+        size > 0 ? std::vector<std::int64_t>{size} : std::vector<std::int64_t>{512, 1024, 2048};
     std::vector<Work::Gemm> gemms;
-    for (const std::int64_t n : {512, 1024, 2048})
+    for (const std::int64_t n : sizes)
         gemms.push_back({.m = n, .n = n, .k = n, .transpose_a = false, .transpose_b = false});
     std::vector<Work::Conv> convs;
     const std::vector<StepBench> models = {{.model = "mlp:784-512-512-10"},
                                            {.model = "mlp:1024-4096-4096-1000", .samples = 128},
                                            {.model = "cnn"}};
     for (const StepBench& bench : models) {
+        if (size > 0) break;
         const BenchModel shape = bench_model(bench, {});
         const Model model(ModelDescription{shape.layers, "", "zeros"}, {}, shape.sample, shape.classes,
                           {.max_samples = bench.samples});
@@ -94,7 +99,9 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
     const auto ops = make_ops(runtime.device, runtime.threads);
     const std::string& what = line.arguments.front();
     if (what == "gemm") {
-        bench_gemm(runtime, *ops, compute_type(config));
+        bench_gemm(runtime, *ops, compute_type(config), number_option(line, "size", 0));
+    } else if (what == "kernels") {
+        bench_kernels(runtime, *ops, compute_type(config));
     } else if (what == "copy") {
         bench_copy(runtime, *ops);
     } else if (what == "reduce") {
@@ -108,7 +115,7 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
         bench.lanes = number_option(line, "lanes", bench.lanes);
         bench_step(runtime, config, bench);
     } else {
-        throw usage_error("bench " + what + ": expected gemm, copy, reduce or step");
+        throw usage_error("bench " + what + ": expected gemm, kernels, copy, reduce or step");
     }
     return 0;
 }
@@ -118,15 +125,21 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
 Command bench_command() {
     return {
         .name = "bench",
-        .arguments = "gemm|copy|reduce|step [--model=... --samples=N --lanes=N] [--section.key=value ...]",
-        .summary = "measures products, copies, reductions and the training step, each beside its limit",
+        .arguments =
+            "gemm|kernels|copy|reduce|step [--model=... --samples=N --lanes=N] [--section.key=value ...]",
+        .summary =
+            "measures products, kernels, copies, reductions and the training step, beside their limits",
         .help =
             "Times are medians, of the slowest rank; all ranks work at once. `step` trains on data in memory "
             "and "
             "holds the time against its roofline: each product and convolution alone, what the optimizer and "
             "the "
-            "other layers move at the rate of a copy, and the gradients at the rate of an all-reduce.",
-        .options = {{"model", "MODEL",
+            "other layers move at the rate of a copy, and the gradients at the rate of an all-reduce. "
+            "`kernels` holds "
+            "what memory limits against a copy.",
+        .options = {{"size", "N",
+                     "gemm: one product of N x N x N. Default: several, and those of some models."},
+                    {"model", "MODEL",
                      "step: mlp:784-512-512-10, cnn, resnet18, or gpt (with the keys of [model])."},
                     {"input", "C,H,W", "step: extents of an image for cnn and resnet18. Default: 1,28,28."},
                     {"classes", "N", "step: classes for cnn and resnet18. Default: 10."},

@@ -171,23 +171,6 @@ void build_model(Runtime& runtime, const Config& config, std::int64_t outputs, A
     parts.scaler.emplace(scaler_options(config));
 }
 
-/// Why steps cannot be recorded as graphs; empty: they can.
-std::string obstacle_to_graphs(Runtime& runtime, const Assembly& parts) {
-    if (!runtime.device.has_streams()) return "the device is a CPU";
-    if (parts.pipeline->shape().stages() > 1) return "stages of a pipeline wait for messages";
-    if (parts.model->random()) return "dropout draws other numbers in every step";
-    Communicator& world = runtime.mesh.world();
-    return world.size() > 1 && !world.on_streams() ? "collectives go through " + world.backend() : "";
-}
-
-bool wants_graphs(Runtime& runtime, const Config& config, const Assembly& parts) {
-    if (config.run.cuda_graph == "off") return false;
-    const std::string obstacle = obstacle_to_graphs(runtime, parts);
-    if (config.run.cuda_graph == "on" && !obstacle.empty())
-        throw usage_error("run.cuda_graph=on: " + obstacle + "; expected auto or off");
-    return obstacle.empty();
-}
-
 void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
     const Range my_lanes = lanes_of_rank(runtime, config);
     const ParameterTable& table = parts.model->table();
@@ -209,20 +192,21 @@ void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
         std::make_unique<UpdatePass>(*parts.optimizer, table, optimizer_options(config),
                                      norms.size() > 1 ? &norms : nullptr, sharding.pieces().updated);
     parts.sums = std::make_unique<GradientSums>(table, runtime.mesh.pipeline(), sharding.pieces().updated);
-    parts.step = std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
-                                                       .norms = norms,
-                                                       .pipeline = *parts.pipeline,
-                                                       .runner = *parts.runner,
-                                                       .state = *parts.state,
-                                                       .update = *parts.update,
-                                                       .sums = *parts.sums},
-                                             parts.plan.lanes,
-                                             StepOptions{.clip_norm = config.train.clip_norm,
-                                                         .seed = config.run.seed,
-                                                         .reports = runtime.mesh.tensor().rank() == 0,
-                                                         .may_skip = parts.scaler->enabled(),
-                                                         .average_decay = config.train.ema,
-                                                         .graphs = wants_graphs(runtime, config, parts)});
+    parts.step =
+        std::make_unique<TrainStep>(StepParts{.world = runtime.mesh.world(),
+                                              .norms = norms,
+                                              .pipeline = *parts.pipeline,
+                                              .runner = *parts.runner,
+                                              .state = *parts.state,
+                                              .update = *parts.update,
+                                              .sums = *parts.sums},
+                                    parts.plan.lanes,
+                                    StepOptions{.clip_norm = config.train.clip_norm,
+                                                .seed = config.run.seed,
+                                                .reports = runtime.mesh.tensor().rank() == 0,
+                                                .may_skip = parts.scaler->enabled(),
+                                                .average_decay = config.train.ema,
+                                                .graphs = records_steps(runtime, config, *parts.model)});
 }
 
 Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePoint>& resume) {

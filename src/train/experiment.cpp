@@ -160,6 +160,27 @@ Communicator& update_ranks(Mesh& mesh, const Sharding& sharding) {
     return sharding.stage() > 0 ? mesh.world() : mesh.model();
 }
 
+namespace {
+
+/// Why steps are not the same each time; empty: they are.
+std::string obstacle_to_recording(Runtime& runtime, const Model& model) {
+    if (!runtime.device.has_streams()) return "the device is a CPU";
+    if (runtime.mesh.pipeline().size() > 1) return "stages of a pipeline wait for messages";
+    if (model.random()) return "dropout draws other numbers in every step";
+    Communicator& world = runtime.mesh.world();
+    return world.size() > 1 && !world.on_streams() ? "collectives go through " + world.backend() : "";
+}
+
+}  // namespace
+
+bool records_steps(Runtime& runtime, const Config& config, const Model& model) {
+    if (config.run.cuda_graph == "off") return false;
+    const std::string obstacle = obstacle_to_recording(runtime, model);
+    if (config.run.cuda_graph == "on" && !obstacle.empty())
+        throw usage_error("run.cuda_graph=on: " + obstacle + "; expected auto or off");
+    return obstacle.empty();
+}
+
 std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages) {
     std::vector<Range> chunks;
     for (int chunk = 0; chunk < pipeline.chunks(); ++chunk)

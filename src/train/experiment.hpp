@@ -49,6 +49,10 @@ Pipeline make_pipeline(Communicator& ranks, const Config& config, std::int64_t l
 /// share.
 Communicator& update_ranks(Mesh& mesh, const Sharding& sharding);
 
+/// run.cuda_graph: whether steps of this model are recorded and replayed. @throws Error (bad_usage) where
+/// that is wanted and cannot be.
+bool records_steps(Runtime& runtime, const Config& config, const Model& model);
+
 /// This rank's chunks of the layers of all stages.
 std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages);
 

@@ -31,6 +31,18 @@ TEST_CASE("bench step measures the layers of each stage, those that split them t
     }
 }
 
+TEST_CASE("bench gemm takes a size, bench kernels needs none", "[cli-bench]") {
+    const Result gemm = trireme::testing::trireme(0, {"bench", "gemm", "--size=96"});
+    REQUIRE(gemm.status == 0);
+    REQUIRE_THAT(gemm.out, contains("96  96  96") && !contains("512"));
+    const Result kernels = trireme::testing::trireme(2, {"bench", "kernels", "--train.precision=bf16"});
+    INFO(kernels.out << kernels.err);
+    REQUIRE(kernels.status == 0);
+    for (const char* part :
+         {"of bf16", "gelu, backward", "layernorm", "batchnorm", "adamw update", "of a copy"})
+        REQUIRE_THAT(kernels.out, contains(part));
+}
+
 TEST_CASE("bench refuses what it does not know", "[cli-bench]") {
     const auto refused = [](std::vector<std::string> words, const std::string& named) {
         words.insert(words.begin(), "bench");
@@ -39,7 +51,7 @@ TEST_CASE("bench refuses what it does not know", "[cli-bench]") {
         REQUIRE(result.status == 2);
         REQUIRE_THAT(result.err, contains(named));
     };
-    refused({"speed"}, "expected gemm, copy, reduce or step");
+    refused({"speed"}, "expected gemm, kernels, copy, reduce or step");
     refused({"step", "--model=mlp:8"}, "--model=mlp:8");
     refused({"step", "--model=mlp:8-x-3"}, "--model=mlp:8-x-3");
     refused({"step", "--model=vgg"}, "vgg");

@@ -171,6 +171,13 @@ TEST_CASE("what a GPU's weights say is the same on a CPU", "[cuda-runs]") {
                 cpu = evaluate(0, run.best_path(), valid, {"--run.device=cpu"});
     REQUIRE(gpu["loss"] == Approx(cpu["loss"]).epsilon(1e-5));
     REQUIRE(gpu["count"] == 31);
+    // Many batches one after another without a wait: buffers are used again and again.
+    const std::string train = folder / "mlp.h5";
+    const auto loss_on = [&](const std::string& device) {
+        return evaluate(0, run.best_path(), train,
+                        {"--train.batch=4", "--data.prefetch=1", "--run.device=" + device})["loss"];
+    };
+    REQUIRE(loss_on("cuda") == Approx(loss_on("cpu")).epsilon(1e-5));
     const auto predicted = [&](const std::string& device) {
         const std::string output = folder / (device + ".h5");
         const Result result = trireme::testing::trireme(0, {"predict", run.best_path(), "--data=" + valid,
