@@ -3,6 +3,7 @@
 
 #include "app/bench_rates.hpp"
 #include "app/commands.hpp"
+#include "app/device_detour.hpp"
 #include "app/doctor.hpp"
 #include "app/text.hpp"
 #include "trireme/base/error.hpp"
@@ -157,6 +158,13 @@ void measure_cores(Runtime& runtime, Report& report, Findings& findings) {
                  rate_text(report.copy_bytes_per_s) + " read and written\n");
 }
 
+void try_collectives_of_devices(Runtime& runtime, Findings& findings) {
+    DeviceDetour detour(runtime.device, runtime.mesh.world().duplicate());
+    findings.say("\nthe same of memory of the devices, " + detour.backend() + "\n");
+    for (const CollectiveCheck& check : collective_checks())
+        findings.check(check.name + " on " + runtime.device.name(), check.wrong_here(detour));
+}
+
 std::string verdict(const std::vector<std::string>& problems) {
     if (problems.empty()) return "verdict: this launch works";
     if (problems.size() == 1) return "verdict: 1 problem: " + problems.front();
@@ -175,6 +183,7 @@ int run(Runtime& runtime, const CommandLine& line, const Config& config) {
     findings.say("\ncollectives of 0, 1, 1,009 and 1,000,003 elements against their exact results\n");
     for (const CollectiveCheck& check : collective_checks())
         findings.check(check.name, check.wrong_here(world));
+    if (!runtime.device.host_memory()) try_collectives_of_devices(runtime, findings);
     measure_links_between_ranks(runtime, report, findings);
     measure_cores(runtime, report, findings);
     findings.say("\nfiles\n");

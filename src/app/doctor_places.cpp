@@ -117,6 +117,16 @@ std::string spread(const std::vector<Host>& hosts, const std::function<std::int6
 
 }  // namespace
 
+namespace {
+
+/// "cpu", "cpu 1 of 2", "cuda GPU-5fdb... (NVIDIA H200)".
+std::string device_text(const Device& device, const std::string& which) {
+    const std::string identity = device.identity();
+    return device.name() + (identity.empty() ? which : " " + identity);
+}
+
+}  // namespace
+
 Places gather_places(Runtime& runtime) {
     Session& session = runtime.session;
     const int node = broadcast_value(session.local(), session.rank());
@@ -134,7 +144,7 @@ Places gather_places(Runtime& runtime) {
                               .cores = cores,
                               .numa = numa_nodes(cores),
                               .threads = runtime.threads,
-                              .device = runtime.device.name() + which}}};
+                              .device = device_text(runtime.device, which)}}};
     if (session.local_rank() == 0) {
         const std::vector<int> machine = machine_cores();
         mine["host"] = Host{.name = session.host(),

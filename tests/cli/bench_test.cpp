@@ -39,7 +39,7 @@ TEST_CASE("bench gemm takes a size, bench kernels needs none", "[cli-bench]") {
     INFO(kernels.out << kernels.err);
     REQUIRE(kernels.status == 0);
     for (const char* part :
-         {"of bf16", "gelu, backward", "layernorm", "batchnorm", "adamw update", "of a copy"})
+         {"of bfloat16", "gelu, backward", "layernorm", "batchnorm", "adamw update", "of a copy"})
         REQUIRE_THAT(kernels.out, contains(part));
 }
 

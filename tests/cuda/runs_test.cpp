@@ -1,5 +1,6 @@
 // Whole trainings on GPUs, beside the same ones on the CPU: with a GPU for each rank, or the emulation's.
 #include <cmath>
+#include <cstdlib>
 
 #include "support/catch.hpp"
 #include "support/meshes.hpp"
@@ -29,6 +30,11 @@ Model cnn() {
              {"data.augment", "crop=1 flip"}}};
 }
 
+/// With fewer GPUs than ranks they share them, with their collectives through host memory.
+bool sharing() {
+    return std::getenv("TRIREME_TEST_SHARE_GPU") != nullptr;
+}
+
 /// Ten steps, the last of each epoch shorter than the rest and with lanes of unequal size.
 Run run_of(const TempDir& folder, const Model& model, const Keys& more = {}) {
     const std::string data = folder / (model.name + ".h5"), valid = folder / (model.name + "-valid.h5");
@@ -40,6 +46,7 @@ Run run_of(const TempDir& folder, const Model& model, const Keys& more = {}) {
                  {"train.max_steps", "10"}, {"train.epochs", "3"},     {"optim.name", "sgd"},
                  {"optim.lr", "0.05"},      {"optim.momentum", "0.9"}, {"optim.weight_decay", "0.01"},
                  {"run.threads", "1"},      {"run.device", "cuda"}};
+    if (sharing()) keys.emplace_back("run.share_gpu", "true");
     keys.insert(keys.end(), model.keys.begin(), model.keys.end());
     return Run(folder / (model.name + "-run"), keys).with(more);
 }
@@ -128,6 +135,7 @@ TEST_CASE("a state that is spread over GPUs, and layers split over them", "[cuda
     }
     SECTION("a transformer on 2x2x1 and 1x2x2") {
         const Run run = tiny_gpt(folder).with({{"run.device", "cuda"},
+                                               {"run.share_gpu", sharing() ? "true" : "false"},
                                                {"train.max_steps", "3"},
                                                {"model.dropout", "0"},
                                                {"optim.name", "sgd"},
@@ -167,7 +175,8 @@ TEST_CASE("what a GPU's weights say is the same on a CPU", "[cuda-runs]") {
     const Run run = run_of(folder, mlp());
     run.expect(0, 2);
     const std::string valid = folder / "mlp-valid.h5";
-    const Event gpu = evaluate(2, run.best_path(), valid, {"--run.device=cuda"}),
+    const std::string share = sharing() ? "--run.share_gpu=true" : "--run.share_gpu=false";
+    const Event gpu = evaluate(2, run.best_path(), valid, {"--run.device=cuda", share}),
                 cpu = evaluate(0, run.best_path(), valid, {"--run.device=cpu"});
     REQUIRE(gpu["loss"] == Approx(cpu["loss"]).epsilon(1e-5));
     REQUIRE(gpu["count"] == 31);
@@ -195,6 +204,7 @@ TEST_CASE("steps that are recorded and replayed have the bits of those that are 
     const TempDir folder;
     const Run run = run_of(folder, cnn(), {{"train.max_steps", "16"}, {"train.epochs", "4"}});
     for (const int ranks : {0, 2}) {
+        if (ranks > 0 && sharing()) continue;  // not without NCCL
         const auto weights = [&](const std::string& graphs, const Keys& more = {}) {
             const Run here = run.with({{"run.cuda_graph", graphs}})
                                  .with(more)

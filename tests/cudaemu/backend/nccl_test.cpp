@@ -6,6 +6,8 @@
 #include <cstring>
 #include <functional>
 
+#include "app/device_detour.hpp"
+#include "app/doctor.hpp"
 #include "comm/device_communicator.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "support/catch.hpp"
@@ -250,6 +252,15 @@ TEST_CASE("values in host memory and groups of groups of devices", "[nccl]") {
     world.comm->barrier();
     const auto copy = world.comm->duplicate();
     CHECK(copy->rank() == world.rank());
+}
+
+TEST_CASE("doctor's checks of every verb pass on memory of devices", "[nccl]") {
+    World world(GENERATE(true, false));
+    app::DeviceDetour detour(*world.device, world.comm->duplicate());
+    for (const app::doctor::CollectiveCheck& check : app::doctor::collective_checks()) {
+        INFO(check.name);
+        CHECK(check.wrong_here(detour) == "");
+    }
 }
 
 TEST_CASE("what NCCL finds out later is a failure of whoever waits, and of all calls after it",
