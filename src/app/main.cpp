@@ -136,6 +136,18 @@ void warn_of_crowding(const Session& session, const Device& device, const Log& l
                     " in one process; more processes with fewer devices each may be faster");
 }
 
+/// While it lives, somebody is told of this rank's spans.
+class Told {
+public:
+    Told(Recorder& recorder, SpanListener* listener) : recorder_(recorder) { recorder_.tell(listener); }
+    ~Told() { recorder_.tell(nullptr); }
+    Told(const Told&) = delete;
+    Told& operator=(const Told&) = delete;
+
+private:
+    Recorder& recorder_;
+};
+
 int run_rank(Session& session, const Job& job) {
     const Config& config = job.config;
     const Recorder::Member member(&job.recorders[static_cast<std::size_t>(session.device())], Recorder::main);
@@ -144,6 +156,7 @@ int run_rank(Session& session, const Job& job) {
     const RunDevice place =
         own_mesh ? make_run_device(session, config, log) : RunDevice{make_device("cpu"), nullptr};
     const Device& device = *place.device;
+    const Told told(*Recorder::here(), place.device->listener());
     if (session.devices() > 1) warn_of_crowding(session, device, log);
     Mesh mesh(place.world(session), own_mesh ? static_cast<int>(config.parallel.tensor) : 1,
               own_mesh ? static_cast<int>(config.parallel.pipeline) : 1);

@@ -58,6 +58,8 @@ public:
         return now;
     }
     void begin(Activity activity, const char* what, std::int64_t amount, int peers) {
+        if (SpanListener* listener = recorder.listener_.load(relaxed); listener != nullptr)
+            listener->begin(what);
         const double now = account();
         const int at = depth.load(relaxed);
         if (at < deepest) {
@@ -70,6 +72,7 @@ public:
         depth.store(at + 1, relaxed);
     }
     void end() {
+        if (SpanListener* listener = recorder.listener_.load(relaxed); listener != nullptr) listener->end();
         const double now = account();
         const int at = depth.load(relaxed) - 1;
         depth.store(at, relaxed);

@@ -17,19 +17,13 @@ Keys small_run(const std::string& train) {
             {"train.epochs", "2"}, {"optim.name", "sgd"}, {"optim.lr", "0.05"}, {"run.threads", "1"}};
 }
 
-std::size_t occurrences(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-    return count;
-}
-
 // Every rank ends with 3, one message names all of this, and nothing was trained.
 void require_refused(const Run& run, int ranks, const std::vector<std::string>& named) {
     Result result;
     const std::vector<int> statuses = statuses_of_ranks(ranks, run.arguments(), &result);
     INFO(ranks << " ranks\n" << result.err);
     REQUIRE(statuses == std::vector<int>(static_cast<std::size_t>(ranks), 3));
-    REQUIRE(occurrences(result.err, "trireme: error:") == 1);
+    REQUIRE(count_of(result.err, "trireme: error:") == 1);
     for (const std::string& part : named) REQUIRE_THAT(result.err, contains(part));
     REQUIRE(run.train(0).status == 3);
     REQUIRE_FALSE(fs::exists(run.dir() / "metrics.jsonl"));
@@ -42,7 +36,7 @@ void require_ended(const Run& run, int ranks, int status, const std::vector<std:
     const Result result = run.expect(status, ranks);
     INFO(ranks << " ranks\n" << result.err);
     REQUIRE(result.seconds < 10);
-    REQUIRE(occurrences(result.err, "trireme: error:") == 1);
+    REQUIRE(count_of(result.err, "trireme: error:") == 1);
     for (const std::string& part : named) REQUIRE_THAT(result.err, contains(part));
     if (!fs::exists(run.dir() / "checkpoints")) return;
     for (const auto& entry : fs::directory_iterator(run.dir() / "checkpoints")) {

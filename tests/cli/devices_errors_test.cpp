@@ -12,12 +12,6 @@ using namespace trireme::testing;
 
 namespace {
 
-std::size_t occurrences(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-    return count;
-}
-
 Keys small_run(const std::string& train, int devices) {
     return {{"data.train", train}, {"model.width", "8"},    {"model.depth", "1"},
             {"train.batch", "12"}, {"train.epochs", "200"}, {"optim.name", "sgd"},
@@ -29,7 +23,7 @@ void require_ended(const Run& run, int processes, int status, const std::vector<
     INFO(processes << " processes\n" << result.out << result.err);
     REQUIRE(result.status == status);
     REQUIRE(result.seconds < 10);
-    REQUIRE(occurrences(result.err, "trireme: error:") == 1);
+    REQUIRE(count_of(result.err, "trireme: error:") == 1);
     for (const std::string& part : named) REQUIRE_THAT(result.err, contains(part));
 }
 

@@ -16,12 +16,6 @@ using trireme::Config;
 
 namespace {
 
-std::size_t count_of(const std::string& text, const std::string& part) {
-    std::size_t count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-    return count;
-}
-
 /// A small data set and a configuration that trains on it for one epoch, in a directory of its own.
 struct Workplace {
     TempDir dir;

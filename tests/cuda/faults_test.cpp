@@ -28,12 +28,6 @@ Result train(const Run& run, int ranks, const Variables& variables, double timeo
     return trireme::testing::trireme(ranks, run.arguments(), options);
 }
 
-int count_of(const std::string& text, const std::string& part) {
-    int count = 0;
-    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-    return count;
-}
-
 /// One message, this status, and no waiting for those that are gone.
 void require_end(const Result& result, int status, const std::string& message) {
     INFO(result.err);

@@ -224,3 +224,31 @@ TEST_CASE("steps that are recorded and replayed have the bits of those that are 
     REQUIRE_THAT(refused({{"parallel.pipeline", "2"}}, 2),
                  contains("run.cuda_graph=on: stages of a pipeline"));
 }
+
+TEST_CASE("a profiler is told what the ranks do, as ranges of NVTX", "[cuda-runs]") {
+    const char* listener = std::getenv("TRIREME_NVTX_LISTENER");
+    if (listener == nullptr) {
+        WARN("skipped: there is no listener in the place of a profiler");
+        return;
+    }
+    const TempDir folder;
+    const Run run = run_of(folder, mlp(), {{"train.max_steps", "2"}});
+    Options options;
+    options.env = {{"NVTX_INJECTION64_PATH", listener}, {"NVTX_LISTENER_FILE", folder / "ranges"}};
+    const Result result = trireme::testing::trireme(2, run.arguments(), options);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    int ranks = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+        if (entry.path().stem() != "ranges") continue;
+        ++ranks;
+        const std::string text = read_file(entry.path());
+        for (const char* range :
+             {"+forward of lane", "+backward of lane", "+all-reduce", "+update", "+preparing lane"})
+            REQUIRE_THAT(text, contains(range));
+        REQUIRE(count_of(text, "\n+") > 20);
+        REQUIRE(std::abs(count_of(text, "\n+") - count_of(text, "\n-")) <=
+                2);  // that of the listening itself
+    }
+    REQUIRE(ranks == 2);
+}

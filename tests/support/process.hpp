@@ -89,6 +89,9 @@ private:
     std::filesystem::path path_;
 };
 
+// How often a text has this part.
+int count_of(std::string_view text, std::string_view part);
+
 std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view content);  // creates its folders
 

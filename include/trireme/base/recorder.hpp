@@ -53,6 +53,16 @@ struct TraceTrack {
     std::vector<TraceEvent> events;
 };
 
+/// Is told of spans as they begin and end, by the thread that they are of: for profilers, which show them
+/// beside what a device does.
+class SpanListener {
+public:
+    virtual ~SpanListener() = default;
+    virtual void begin(const char* what) = 0;
+    /// Of the last one that has begun and not ended in this thread.
+    virtual void end() = 0;
+};
+
 /// Of one rank. Threads may come and go; one of them, "main", is the rank's own.
 class Recorder {
 public:
@@ -94,6 +104,8 @@ public:
     /// Where it stood when an exception left a span, after which nothing has begun; else empty.
     std::string place_of_failure() const;
 
+    /// Null: nobody.
+    void tell(SpanListener* listener) { listener_.store(listener, std::memory_order_relaxed); }
     /// From now on the ends of spans are kept, or no more.
     void keep_events(bool keep) { keeps_.store(keep, std::memory_order_relaxed); }
     /// What was kept, thread by thread. Threads other than the caller must rest.
@@ -107,6 +119,7 @@ private:
     std::list<Track> tracks_;
     std::atomic<std::int64_t> step_{-1};
     std::atomic<bool> keeps_{false}, failed_{false};
+    std::atomic<SpanListener*> listener_{nullptr};
     std::string failure_;
 };
 

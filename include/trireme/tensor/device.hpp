@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "trireme/base/recorder.hpp"
+
 namespace trireme {
 
 class Device;
@@ -85,6 +87,8 @@ public:
     virtual void copy_to_host(void* to, const void* from, std::size_t bytes) = 0;
     /// Sets memory to zeros.
     virtual void clear(void* data, std::size_t bytes) = 0;
+    /// Whoever shows spans in the profiler of this kind of device; null: there is none.
+    virtual SpanListener* listener() { return nullptr; }
     /// Waits until everything handed to the device so far is done.
     virtual void synchronize() = 0;
     /// True where the host reads and writes device memory directly (the CPU).

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "tensor/cuda/nvtx.hpp"
 #include "trireme/tensor/device.hpp"
 
 namespace trireme::cuda {
@@ -40,6 +41,8 @@ public:
     std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override;
     std::unique_ptr<Device> staging() override;
 
+    SpanListener* listener() override { return &ranges_; }
+
     /// Makes this the calling thread's device; returns the stream that the thread's calls go to.
     cudaStream_t stream() const;
     int ordinal() const { return ordinal_; }
@@ -58,6 +61,7 @@ private:
     int ordinal_ = 0;
     int multiprocessors_ = 1;
     std::string model_, identity_;
+    NvtxRanges ranges_;
     std::array<cudaStream_t, 3> streams_{};  ///< by Stream
     mutable std::mutex watching_;
     std::map<const void*, std::function<void()>> watches_;
