@@ -27,7 +27,7 @@ release: build/release/build.ninja
 
 test: build/release/build.ninja
 	@$(call build,release)
-	@ctest --test-dir build/release --output-on-failure --no-tests=error -j $(JOBS)
+	@ctest --test-dir build/release --output-on-failure --no-tests=error -j $$(($(JOBS) + 1))  # they wait more than they compute
 
 demo: release
 	@tools/demo

@@ -277,6 +277,8 @@ public:
     virtual void dropout(const RandomStream& stream, std::int64_t first, std::int64_t stride, float p, View x,
                          View y) = 0;
 
+    /// @throws Error (bad data) naming a label that is none and not to be ignored; where the sums lie on a
+    /// device, nobody waits to be told, and the loss becomes NaN instead.
     virtual void cross_entropy(const CrossEntropy& args) = 0;
     virtual void split_cross_entropy_maximum(const SplitCrossEntropy& args) = 0;  ///< sets maximum
     virtual void split_cross_entropy_sums(const SplitCrossEntropy& args) = 0;    ///< sets row_sums and winner

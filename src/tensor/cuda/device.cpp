@@ -251,15 +251,16 @@ std::unique_ptr<Device> CudaDevice::staging() {
 
 // Short waits, as at the end of a step, keep the processor; longer ones leave it to others.
 void CudaDevice::wait_for(cudaStream_t queue, const char* what) const {
-    constexpr int patient_after = 200;
-    for (int looks = 0;; ++looks) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point patient_from = Clock::now() + std::chrono::milliseconds(5);
+    while (true) {
         const cudaError_t state = cudaStreamQuery(queue);
         if (state != cudaErrorNotReady) return check(state, what);
         {
             const std::lock_guard lock(watching_);
             for (const auto& [key, look] : watches_) look();
         }
-        if (looks < patient_after)
+        if (Clock::now() < patient_from)
             std::this_thread::yield();
         else
             std::this_thread::sleep_for(std::chrono::microseconds(20));
