@@ -27,6 +27,7 @@ public:
     std::int64_t turns(std::int64_t lanes) const override;
 
     void use(Ops& ops, WeightKind kind) override;
+    void begin_step() override { forget_windows(); }
     void updated(Ops& ops) override;
     void enter(Ops& ops, int block, int until, bool backward) override;
 

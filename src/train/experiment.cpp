@@ -162,23 +162,32 @@ Communicator& update_ranks(Mesh& mesh, const Sharding& sharding) {
 
 namespace {
 
-/// Why steps are not the same each time; empty: they are.
-std::string obstacle_to_recording(Runtime& runtime, const Model& model) {
+/// Why steps are not the same each time, on all ranks; empty: they are.
+std::string obstacle_to_recording(Runtime& runtime, const Config& config, const Model& model) {
     if (!runtime.device.has_streams()) return "the device is a CPU";
     if (runtime.mesh.pipeline().size() > 1) return "stages of a pipeline wait for messages";
     if (model.random()) return "dropout draws other numbers in every step";
+    if (config.train.lanes > 0 && config.train.lanes < runtime.mesh.data().size())
+        return "ranks without lanes would record other steps than the rest";
     Communicator& world = runtime.mesh.world();
     return world.size() > 1 && !world.on_streams() ? "collectives go through " + world.backend() : "";
+}
+
+/// What NCCL's guide warns of: possible, but not done unasked before hardware has shown it.
+bool doubtful_to_record(Runtime& runtime) {
+    Mesh& mesh = runtime.mesh;
+    return runtime.session.devices() > 1 || (mesh.tensor().size() > 1 && mesh.data().size() > 1);
 }
 
 }  // namespace
 
 bool records_steps(Runtime& runtime, const Config& config, const Model& model) {
     if (config.run.cuda_graph == "off") return false;
-    const std::string obstacle = obstacle_to_recording(runtime, model);
-    if (config.run.cuda_graph == "on" && !obstacle.empty())
+    const std::string obstacle = obstacle_to_recording(runtime, config, model);
+    const bool asked = config.run.cuda_graph == "on";
+    if (asked && !obstacle.empty())
         throw usage_error("run.cuda_graph=on: " + obstacle + "; expected auto or off");
-    return obstacle.empty();
+    return obstacle.empty() && (asked || !doubtful_to_record(runtime));
 }
 
 std::vector<Range> chunks_of(const Pipeline& pipeline, const std::vector<Range>& stages) {

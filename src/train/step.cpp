@@ -189,6 +189,7 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
 
 /// Of all lanes of all ranks, where this rank updates them. Returns the seconds of the lanes.
 double TrainStep::compute_gradients(std::span<const LaneBatch> lanes, const StepRequest& request) {
+    parts_.state.weights->begin_step();
     parts_.state.reducer->begin_step();
     const Stopwatch running;
     run_lanes(lanes, request);

@@ -31,6 +31,8 @@ public:
     /// the rounded copy is made anew. To be called when weights have changed otherwise than by an update.
     /// Collective.
     virtual void use(Ops& ops, WeightKind kind) = 0;
+    /// Before the lanes of a step: whatever came before, what they bring together is the same in every step.
+    virtual void begin_step() {}
     /// After the update of this rank's pieces: brings those of the other ranks. Collective.
     virtual void updated(Ops&) {}
 

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -96,12 +97,12 @@ public:
         });
     }
 
-    /// After a failure others may never come: this end does not wait for them.
+    /// After a failure others may never come: this end does not wait for them. Not before: NCCL would wait
+    /// until all graphs with operations of the group are gone.
     ~Group() override {
         device_.unwatch(this);
         cudaSetDevice(device_.ordinal());
-        if (comm_ == nullptr) return;
-        if (std::uncaught_exceptions() > 0)
+        if (failed_ || std::uncaught_exceptions() > 0)
             ncclCommAbort(comm_);
         else
             ncclCommDestroy(comm_);
@@ -194,18 +195,17 @@ private:
         });
     }
 
-    /// What a call or its work came to: the group is of no use any more, and does not keep others waiting.
+    /// What a call or its work came to: the group is of no use any more.
     [[noreturn]] void fail(ncclResult_t result) {
         std::string text = ncclGetErrorString(result);
         if (const char* more = ncclGetLastError(comm_); more != nullptr && *more != '\0')
             text += std::string(" (") + more + ")";
-        ncclCommAbort(comm_);
-        comm_ = nullptr;
+        failed_ = true;
         throw failure(text);
     }
 
     void look_for_errors() {
-        if (comm_ == nullptr) throw failure("the group has failed before");
+        if (failed_) throw failure("the group has failed before");
         ncclResult_t state = ncclSuccess;
         require(ncclCommGetAsyncError(comm_, &state), comm_);
         if (state != ncclSuccess && state != ncclInProgress) fail(state);
@@ -213,6 +213,7 @@ private:
 
     CudaDevice& device_;
     ncclComm_t comm_ = nullptr;
+    std::atomic<bool> failed_{false};  ///< other threads wait for the device, too
 };
 
 }  // namespace

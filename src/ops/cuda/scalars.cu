@@ -37,7 +37,7 @@ Scalars::Scalars(CudaDevice& device)
 }
 
 Scalars::~Scalars() {
-    cudaFreeHost(host_);
+    if (device_.settle()) cudaFreeHost(host_);
 }
 
 bool Scalars::in_host_memory(const Targets& targets) const {

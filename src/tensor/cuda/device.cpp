@@ -97,7 +97,9 @@ public:
         std::memset(data, 0, bytes);
         return data;
     }
-    void release(void* data, std::size_t) noexcept override { cudaFreeHost(data); }
+    void release(void* data, std::size_t) noexcept override {
+        if (device_.settle()) cudaFreeHost(data);  // which may wait for the device
+    }
     void copy_from_host(void* to, const void* from, std::size_t bytes) override {
         std::memcpy(to, from, bytes);
     }
@@ -177,12 +179,22 @@ void* CudaDevice::allocate(std::size_t bytes) {
     return data;
 }
 
-// What may still use the memory comes first. When an error is on its way it may never end (others no longer
-// take part), and the process does: then the memory is left to that.
+// What may still use the memory comes first. Where that does not end, the process will: then it is left to
+// that.
 void CudaDevice::release(void* data, std::size_t) noexcept {
-    if (std::uncaught_exceptions() > 0 || cudaSetDevice(ordinal_) != cudaSuccess) return;
-    for (const cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
-    cudaFree(data);
+    if (settle()) cudaFree(data);
+}
+
+bool CudaDevice::settle() const noexcept {
+    if (stuck_ || cudaSetDevice(ordinal_) != cudaSuccess) return false;
+    // When an error is on its way others may no longer take part in what was begun.
+    const auto patience = std::uncaught_exceptions() > 0 ? std::chrono::seconds(1) : for_ever;
+    try {
+        for (const cudaStream_t queue : streams_) wait_for(queue, "work on the GPU", patience);
+    } catch (const Error&) {
+        stuck_ = true;
+    }
+    return !stuck_;
 }
 
 void CudaDevice::copy_from_host(void* to, const void* from, std::size_t bytes) {
@@ -250,9 +262,9 @@ std::unique_ptr<Device> CudaDevice::staging() {
 }
 
 // Short waits, as at the end of a step, keep the processor; longer ones leave it to others.
-void CudaDevice::wait_for(cudaStream_t queue, const char* what) const {
+void CudaDevice::wait_for(cudaStream_t queue, const char* what, std::chrono::seconds longest) const {
     using Clock = std::chrono::steady_clock;
-    const Clock::time_point patient_from = Clock::now() + std::chrono::milliseconds(5);
+    const Clock::time_point begin = Clock::now(), patient_from = begin + std::chrono::milliseconds(5);
     while (true) {
         const cudaError_t state = cudaStreamQuery(queue);
         if (state != cudaErrorNotReady) return check(state, what);
@@ -260,7 +272,9 @@ void CudaDevice::wait_for(cudaStream_t queue, const char* what) const {
             const std::lock_guard lock(watching_);
             for (const auto& [key, look] : watches_) look();
         }
-        if (Clock::now() < patient_from)
+        const Clock::time_point now = Clock::now();
+        if (now - begin > longest) throw failure(std::string("cuda: ") + what + " does not end");
+        if (now < patient_from)
             std::this_thread::yield();
         else
             std::this_thread::sleep_for(std::chrono::microseconds(20));

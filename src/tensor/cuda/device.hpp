@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,19 +52,25 @@ public:
     /// "NVIDIA H200".
     const std::string& model() const { return model_; }
 
+    /// Waits until nothing uses memory of the device any more. False where that failed or, while an error is
+    /// on its way, does not come about: then nothing is to be freed.
+    bool settle() const noexcept;
     /// Called now and then while the host waits for the device: who knows why that will never end throws.
     /// `key` takes it back.
     void watch(const void* key, std::function<void()> look);
     void unwatch(const void* key);
 
 private:
-    void wait_for(cudaStream_t queue, const char* what) const;
+    static constexpr std::chrono::seconds for_ever = std::chrono::hours(24 * 365);
+    /// @throws Error (failed) also after `longest`.
+    void wait_for(cudaStream_t queue, const char* what, std::chrono::seconds longest = for_ever) const;
 
     int ordinal_ = 0;
     int multiprocessors_ = 1;
     std::string model_, identity_;
     NvtxRanges ranges_;
     std::array<cudaStream_t, 3> streams_{};  ///< by Stream
+    mutable std::atomic<bool> stuck_{false};
     mutable std::mutex watching_;
     std::map<const void*, std::function<void()>> watches_;
 };

@@ -342,6 +342,15 @@ ncclResult_t ncclCommFinalize(ncclComm_t c) {
     });
 }
 
+namespace {
+
+// NCCL waits here, whatever has happened: a graph that is launched later would find nothing.
+void wait_for_graphs(const Communicator& comm, const char* call) {
+    drive([&] { return comm.recorded == 0; }, nullptr, call);
+}
+
+}  // namespace
+
 ncclResult_t ncclCommDestroy(ncclComm_t c) {
     const Lock lock;
     const san::Aside aside;
@@ -350,6 +359,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t c) {
     if (device().lost == cudaSuccess && !state->aborted) {
         drive([&] { return state->open == 0; }, nullptr, "ncclCommDestroy");
     }
+    wait_for_graphs(*state, "ncclCommDestroy, which waits for graphs with its operations to be destroyed");
     state->destroyed = true;
     delete c;
     return ncclSuccess;
@@ -360,7 +370,9 @@ ncclResult_t ncclCommAbort(ncclComm_t c) {
     const Lock lock;
     const san::Aside aside;
     if (c == nullptr) return ncclSuccess;
-    c->state->aborted = c->state->destroyed = true;
+    c->state->aborted = true;
+    wait_for_graphs(*c->state, "ncclCommAbort, which waits for graphs with its operations to be destroyed");
+    c->state->destroyed = true;
     delete c;
     return ncclSuccess;
 }

@@ -14,7 +14,13 @@ struct cublasLtContext {
 namespace trireme::cudaemu {
 namespace {
 
-constexpr std::uint64_t most_workspace = 64 << 10;  // what any algorithm here asks for
+constexpr std::uint64_t workspace_unit = 64 << 10, most_units = 5;
+
+// What the algorithm for a product of this shape asks for: as with the real library, a smaller product may
+// want more than a larger one.
+std::uint64_t workspace_for(std::uint64_t rows, std::uint64_t cols) {
+    return workspace_unit * (1 + (3 * rows + cols) % most_units);
+}
 
 // A word on stderr, since the status alone does not say what was wrong.
 cublasStatus_t refuse(cublasStatus_t status, const char* why) {
@@ -43,7 +49,7 @@ Matrix matrix(const void* p, cublasLtMatrixLayout_t layout) {
 // An algorithm as the heuristic hands them out, or what would be chosen for a call without one.
 Algorithm algorithm(const cublasLtMatmulAlgo_t* given, std::size_t workspace) {
     if (given != nullptr) return inside<Algorithm>(given);
-    return {algorithm_magic, std::min<std::uint64_t>(workspace, most_workspace), {}};
+    return {algorithm_magic, std::min<std::uint64_t>(workspace, workspace_unit), {}};
 }
 
 void scribble(void* workspace, std::size_t n) {
@@ -77,7 +83,13 @@ cublasStatus_t matmul(cublasLtHandle_t handle, const Product& p, bool one_batch_
     const auto describe = [m = p.d.rows, n = p.d.cols] {
         return "a matrix product of " + std::to_string(m) + " x " + std::to_string(n);
     };
-    const auto go = [p, workspace, n = algo.workspace] {
+    const auto go = [p, device, workspace, n = algo.workspace] {
+        // A recorded product is done again and again, and nobody looks at its arguments any more.
+        if (n != 0 && device_of(workspace, n) != device) {
+            std::fputs("cudaemu: cublasLtMatmul: the workspace was freed before the product was done\n",
+                       stderr);
+            std::abort();
+        }
         scribble(workspace, n);
         for (std::int64_t i = 0; i < p.batches; ++i) run(p, i);
         scribble(workspace, n);
@@ -274,14 +286,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 // The algorithm remembers what it was chosen for: workspace and alignment, which the product then needs.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference,
-                                              int wanted, cublasLtMatmulHeuristicResult_t* results,
-                                              int* found) {
+                                              cublasLtMatrixLayout_t ld,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found) {
     *found = 0;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     const Preference wish = preference != nullptr ? inside<Preference>(preference) : Preference{};
     results[0] = {};
-    const auto workspace = std::min<std::uint64_t>(wish.workspace, most_workspace);
+    const Matrix result = matrix(nullptr, ld);
+    const auto workspace = std::min(wish.workspace, workspace_for(static_cast<std::uint64_t>(result.rows),
+                                                                  static_cast<std::uint64_t>(result.cols)));
     inside<Algorithm>(&results[0].algo) = {algorithm_magic, workspace, wish.alignment};
     results[0].workspaceSize = workspace;
     results[0].state = CUBLAS_STATUS_SUCCESS;

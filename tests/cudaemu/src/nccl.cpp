@@ -25,6 +25,28 @@ Group& group() {
     return g;
 }
 
+// Held by what is recorded of a call.
+class Recorded {
+public:
+    explicit Recorded(std::shared_ptr<Communicator> comm) : comm_(std::move(comm)) { ++comm_->recorded; }
+    ~Recorded() { --comm_->recorded; }
+    Recorded(const Recorded&) = delete;
+    Recorded& operator=(const Recorded&) = delete;
+
+private:
+    std::shared_ptr<Communicator> comm_;
+};
+
+Work recordable(cudaStream_t stream, std::vector<NcclCall> calls) {
+    std::vector<std::shared_ptr<Recorded>> held;
+    if (stream != nullptr && stream->capture)
+        for (const NcclCall& call : calls) held.push_back(std::make_shared<Recorded>(call.comm));
+    Work made = work(std::move(calls));
+    if (held.empty()) return made;
+    made.make = [held = std::move(held), make = std::move(made.make)] { return make(); };
+    return made;
+}
+
 // As NCCL does: all calls of a group that share a stream go together.
 ncclResult_t submit(std::vector<NcclCall> calls) {
     while (!calls.empty()) {
@@ -33,7 +55,7 @@ ncclResult_t submit(std::vector<NcclCall> calls) {
         std::ranges::copy_if(calls, std::back_inserter(together),
                              [&](const NcclCall& c) { return c.stream == stream; });
         std::erase_if(calls, [&](const NcclCall& c) { return c.stream == stream; });
-        if (const cudaError_t e = submit(stream, work(std::move(together))); e != cudaSuccess) {
+        if (const cudaError_t e = submit(stream, recordable(stream, std::move(together))); e != cudaSuccess) {
             return fail(ncclUnhandledCudaError, cudaGetErrorString(note(e)));
         }
     }
