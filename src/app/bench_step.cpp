@@ -83,7 +83,7 @@ public:
           threads_(choose_threads(config, runtime.threads, my_lanes)),
           optimizer_(make_optimizer(optimizer_options(config))),
           state_(runtime.mesh.data(), runtime.device, model.table(),
-                 state_options(config, all_lanes, my_lanes)),
+                 state_options(runtime, config, all_lanes, my_lanes)),
           update_(*optimizer_, model.table(), optimizer_options(config),
                   &update_ranks(runtime.mesh, state_.sharding), state_.sharding.pieces().updated),
           runner_(runtime.device, model, *state_.weights, threads_.workers, threads_.threads,
@@ -140,8 +140,9 @@ public:
     }
 
 private:
-    TrainingStateOptions state_options(const Config& config, std::int64_t all_lanes, Range my_lanes) const {
-        TrainingStateOptions options = training_state_options(config, *optimizer_);
+    TrainingStateOptions state_options(Runtime& runtime, const Config& config, std::int64_t all_lanes,
+                                       Range my_lanes) const {
+        TrainingStateOptions options = training_state_options(runtime, config, *optimizer_);
         options.reducer.lanes = all_lanes;
         options.reducer.my_lanes = my_lanes;
         options.reducer.workers = threads_.workers;

@@ -50,6 +50,7 @@ Command export_command() {
         .least_arguments = 1,
         .most_arguments = 1,
         .across_ranks = false,
+        .own_mesh = false,
         .run = run,
     };
 }

@@ -173,6 +173,7 @@ Command import_command() {
         .least_arguments = 1,
         .most_arguments = 1000000,
         .across_ranks = false,
+        .own_mesh = false,
         .run = run,
     };
 }

@@ -68,6 +68,7 @@ Command report_command() {
         .least_arguments = 1,
         .most_arguments = 1000000,
         .across_ranks = false,
+        .own_mesh = false,
         .run = run,
     };
 }

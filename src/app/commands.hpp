@@ -27,7 +27,7 @@ struct Command {
     bool reads_ini = false;      ///< its argument is a configuration file
     bool across_ranks = true;    ///< meant for several ranks: the launch is checked
     bool heeds_signals = false;  ///< stops in order on SIGTERM and SIGUSR1
-    bool own_mesh = true;        ///< runs on the mesh of its configuration; else that is what it speaks of
+    bool own_mesh = true;        ///< runs on the mesh and the devices of its configuration; else on CPUs
     /// Returns the exit status. `config`: defaults, the file if it reads one, and the command line.
     int (*run)(Runtime& runtime, const CommandLine& line, const Config& config) = nullptr;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/cuda_plugin.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/comm/agree.hpp"
 #include "trireme/comm/device_communicator.hpp"
@@ -35,6 +36,16 @@ void refuse_sharing(Session& session, const Device& gpu, int first) {
                       "(CUDA_VISIBLE_DEVICES), or set run.share_gpu=true, or run.device=cpu");
 }
 
+/// Somebody pays for GPUs, or at least has them.
+void warn_of_cpus(Communicator& world, const std::string& absence, const Log& log) {
+    const std::vector<std::string> reasons = gather_texts(world, absence);
+    const auto first = std::find_if(reasons.begin(), reasons.end(), [](auto& text) { return !text.empty(); });
+    std::string reason = *first;  // "run.device=cuda: no NVIDIA driver ..."
+    if (const std::size_t colon = reason.find(": "); colon != std::string::npos) reason.erase(0, colon + 2);
+    log.warning("run.device=auto: all ranks compute on CPUs, since rank " +
+                std::to_string(first - reasons.begin()) + " has no GPU: " + reason);
+}
+
 }  // namespace
 
 RunDevice make_run_device(Session& session, const Config& config, const Log& log) {
@@ -48,14 +59,8 @@ RunDevice make_run_device(Session& session, const Config& config, const Log& log
         });
     const int without = all_reduce_value(world, gpu ? 0 : 1);
     if (without > 0) {
-        const std::vector<std::string> reasons =
-            without < world.size() ? gather_texts(world, absence) : std::vector<std::string>{};
-        for (std::size_t rank = 0; rank < reasons.size(); ++rank)
-            if (!reasons[rank].empty()) {
-                log.warning("run.device=auto: all ranks compute on CPUs, since rank " + std::to_string(rank) +
-                            " has no GPU: " + reasons[rank]);
-                break;
-            }
+        const int expecting = all_reduce_value(world, expects_cuda() ? 1 : 0);
+        if (without < world.size() || expecting > 0) warn_of_cpus(world, absence, log);
         return {make_device("cpu"), nullptr};
     }
     const int first = first_with(session, *gpu);

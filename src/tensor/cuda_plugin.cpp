@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/backends.hpp"
+#include "trireme/base/build_info.hpp"
 #include "trireme/base/error.hpp"
 
 namespace trireme {
@@ -40,8 +41,8 @@ void* open_plugin() {
     for (const std::filesystem::path& place : places()) {
         looked += (looked.empty() ? "" : ", ") + place.string();
         if (access(place.c_str(), F_OK) != 0) continue;
-        if (given_place().empty() &&
-            !has_driver())  // opening CUDA's libraries to be told so would take half a second
+        // Opening CUDA's libraries to be told so would take half a second.
+        if (given_place().empty() && !has_driver())
             throw usage_error(
                 "run.device=cuda: no NVIDIA driver on this machine (/dev/nvidiactl is missing)");
         void* plugin = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -65,6 +66,10 @@ void* find_entry(const char* name) {
 }
 
 }  // namespace
+
+bool expects_cuda() {
+    return !given_place().empty() || (!build_info().cuda.empty() && has_driver());
+}
 
 bool cuda_plugin_has(const char* name) {
     return find_entry(name) != nullptr;

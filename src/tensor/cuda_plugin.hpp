@@ -10,4 +10,8 @@ namespace trireme {
 void* cuda_plugin_entry(const char* name);
 bool cuda_plugin_has(const char* name);
 
+/// Whether whoever started the program may expect it to find a GPU: this build has the backend and the
+/// machine a driver, or a place of the plugin was given.
+bool expects_cuda();
+
 }  // namespace trireme

@@ -175,10 +175,7 @@ void build_step(Runtime& runtime, const Config& config, Assembly& parts) {
     const Range my_lanes = lanes_of_rank(runtime, config);
     const ParameterTable& table = parts.model->table();
     const LaneThreads threads = choose_threads(config, runtime.threads, my_lanes);
-    // On a device collectives have a stream, unless they go through the host; on CPUs they need a core.
-    const bool spare = runtime.device.has_streams() ? runtime.mesh.data().on_streams() : runtime.threads > 1;
-    TrainingStateOptions options = training_state_options(config, *parts.optimizer);
-    options.overlap = config.parallel.overlap == "on" || (config.parallel.overlap == "auto" && spare);
+    TrainingStateOptions options = training_state_options(runtime, config, *parts.optimizer);
     options.reducer.lanes = parts.plan.lanes;
     options.reducer.my_lanes = my_lanes;
     options.reducer.workers = threads.workers;

@@ -44,10 +44,16 @@ ScalerOptions scaler_options(const Config& config) {
             .most_skips = config.scaler.max_skips};
 }
 
-TrainingStateOptions training_state_options(const Config& config, const Optimizer& optimizer) {
+bool overlaps(Runtime& runtime, const Config& config) {
+    if (config.parallel.overlap != "auto") return config.parallel.overlap == "on";
+    return runtime.device.has_streams() ? runtime.mesh.data().on_streams() : runtime.threads > 1;
+}
+
+TrainingStateOptions training_state_options(Runtime& runtime, const Config& config,
+                                            const Optimizer& optimizer) {
     return {.stage = static_cast<int>(config.parallel.zero),
             .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * (1 << 20)),
-            .overlap = config.parallel.overlap == "on",
+            .overlap = overlaps(runtime, config),
             .eval_average = config.train.eval_ema,
             .arena = {.state_names = optimizer.state_names(),
                       .compute = compute_type(config),

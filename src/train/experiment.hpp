@@ -21,8 +21,12 @@ namespace trireme {
 LossOptions loss_options(const Config& config);
 OptimizerOptions optimizer_options(const Config& config);
 ScalerOptions scaler_options(const Config& config);
-/// All but what depends on this rank: its lanes, workers and spare cores.
-TrainingStateOptions training_state_options(const Config& config, const Optimizer& optimizer);
+/// parallel.overlap; on its own wherever that costs nothing: on a device collectives have a stream, unless
+/// they go through the host; on CPUs they need a core.
+bool overlaps(Runtime& runtime, const Config& config);
+/// All but this rank's lanes and workers.
+TrainingStateOptions training_state_options(Runtime& runtime, const Config& config,
+                                            const Optimizer& optimizer);
 /// What layers compute in: train.precision.
 DType compute_type(const Config& config);
 /// What data sets are opened with.

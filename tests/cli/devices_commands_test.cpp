@@ -127,6 +127,29 @@ TEST_CASE("doctor and bench see devices as ranks", "[cli-devices_commands]") {
     CHECK_THAT(bench.out, contains("2 ranks x 1 thread"));
 }
 
+TEST_CASE("a GPU that was to be expected and is not used is warned of", "[cli-devices_commands]") {
+    const TempDir folder;
+    const Run run = small(folder, {{"train.max_steps", "1"}, {"run.device", "auto"}});
+    const auto said = [&](const std::map<std::string, std::string>& variables, const Keys& more = {}) {
+        const Result result = trireme::testing::trireme(
+            2, run.with({{"run.resume", "none"}}).with(more).arguments(), {.timeout = 60, .env = variables});
+        INFO(result.err);
+        REQUIRE(result.status == 0);
+        return result.err;
+    };
+    const std::map<std::string, std::string> wrong = {{"TRIREME_CUDA_PLUGIN", "/nowhere/plugin.so"}};
+    CHECK_THAT(said(wrong), contains("warning: run.device=auto: all ranks compute on CPUs, since rank 0 has "
+                                     "no GPU: this build has no CUDA backend") &&
+                                contains("/nowhere/plugin.so"));
+    CHECK_THAT(said(wrong, {{"run.device", "cpu"}}), !contains("warning: run.device"));
+    CHECK_THAT(said({{"TRIREME_CUDA_PLUGIN", ""}}), !contains("warning: run.device"));
+    // Commands that compute nothing look for none.
+    const Result report =
+        trireme::testing::trireme(0, {"report", run.dir().string()}, {.timeout = 60, .env = wrong});
+    CHECK(report.status == 0);
+    CHECK_THAT(report.err, !contains("run.device"));
+}
+
 TEST_CASE("more devices than cores, or very many, are warned of; too many are refused",
           "[cli-devices_commands]") {
     const TempDir folder;

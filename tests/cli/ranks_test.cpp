@@ -3,46 +3,17 @@
 #include <cmath>
 
 #include "support/catch.hpp"
-#include "support/runs.hpp"
+#include "support/small_models.hpp"
 
 using namespace trireme;
 using namespace trireme::testing;
 
 namespace {
 
-struct Model {
-    std::string name;
-    Shape sample;
-    Keys keys;
-};
-
-Model mlp() {
-    return {"mlp", Shape{6}, {{"model.width", "16"}, {"model.dropout", "0.4"}, {"model.batchnorm", "true"}}};
-}
-
-Model cnn() {
-    return {"cnn",
-            Shape{1, 8, 8},
-            {{"model.arch", "cnn"},
-             {"model.channels", "3"},
-             {"model.batchnorm", "true"},
-             {"model.dropout", "0.2"},
-             {"data.augment", "crop=1 flip"}}};
-}
-
-// Seven steps, the last of each epoch shorter than the rest and with lanes of unequal size.
-Run run_of(const TempDir& folder, const Model& model, const Keys& more = {}) {
-    const std::string data = folder / (model.name + ".h5"), valid = folder / (model.name + "-valid.h5");
-    if (!std::filesystem::exists(data)) {
-        write_samples(data, clusters(75, model.sample, 5));
-        write_samples(valid, clusters(31, model.sample, 5, 2));
-    }
-    Keys keys = {{"data.train", data},     {"data.valid", valid},     {"train.batch", "21"},
-                 {"train.max_steps", "7"}, {"train.epochs", "2"},     {"optim.name", "sgd"},
-                 {"optim.lr", "0.1"},      {"optim.momentum", "0.9"}, {"optim.weight_decay", "0.01"},
-                 {"run.threads", "1"}};
-    keys.insert(keys.end(), model.keys.begin(), model.keys.end());
-    return Run(folder / (model.name + "-run"), keys).with(more);
+SmallModel cnn() {
+    SmallModel model = small_cnn();
+    model.keys.emplace_back("model.dropout", "0.2");
+    return model;
 }
 
 Keys only(const Checkpoint& checkpoint, const std::string& part) {
@@ -59,13 +30,13 @@ Keys only(const Checkpoint& checkpoint, const std::string& part) {
 TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is cut", "[cli-ranks]") {
     const TempDir folder;
     const std::string precision = GENERATE("fp32", "bf16", "fp16");
-    const Model plain = {
+    const SmallModel plain = {
         "mlp", Shape{6}, {{"model.width", "16"}, {"train.precision", precision}, {"scaler.init", "256"}}};
     // In 16 bits each cut of the batch rounds its activations' gradients alike, but weights then drift apart
     // by bits.
     const double tolerance = precision == "fp32" ? 1e-5 : precision == "fp16" ? 2e-3 : 2e-2;
     const auto norms = [&](int ranks, const std::string& lanes) {
-        const Run run = run_of(folder, plain, {{"train.lanes", lanes}})
+        const Run run = small_run(folder, plain, {{"train.lanes", lanes}})
                             .at(folder / (std::to_string(ranks) + "x" + lanes));
         run.finish(ranks);
         return run.column("step", "grad_norm");
@@ -81,8 +52,8 @@ TEST_CASE("case 5: the gradient norm is that of the whole batch, however it is c
 
 TEST_CASE("case 6: the groups of weight decay stand in the start-up log", "[cli-ranks]") {
     const TempDir folder;
-    const Run run =
-        run_of(folder, mlp(), {{"train.max_steps", "1"}, {"optim.name", "adamw"}, {"optim.momentum", "0"}});
+    const Run run = small_run(folder, small_mlp(),
+                              {{"train.max_steps", "1"}, {"optim.name", "adamw"}, {"optim.momentum", "0"}});
     const Result result = run.expect(0);
     const std::size_t with = result.err.find("weight decay on:"), without = result.err.find("not on:");
     REQUIRE(with < without);
@@ -99,8 +70,8 @@ TEST_CASE("case 6: the groups of weight decay stand in the start-up log", "[cli-
 
 TEST_CASE("case 7: dropout depends on the sample's position, not on rank or lane", "[cli-ranks]") {
     const TempDir folder;
-    const Model dropping = {"mlp", Shape{6}, {{"model.width", "16"}, {"model.dropout", "0.5"}}};
-    const Run run = run_of(folder, dropping);
+    const SmallModel dropping = {"mlp", Shape{6}, {{"model.width", "16"}, {"model.dropout", "0.5"}}};
+    const Run run = small_run(folder, dropping);
     const auto weights = [&](int ranks, const Keys& keys) {
         return run.with(keys).at(folder / "case7").with({{"run.resume", "none"}}).finish(ranks).weights;
     };
@@ -116,7 +87,7 @@ TEST_CASE("case 7: dropout depends on the sample's position, not on rank or lane
 TEST_CASE("case 8: validation while training equals evaluation of the saved file on one rank",
           "[cli-ranks]") {
     const TempDir folder;
-    const Run run = run_of(folder, mlp(), {{"train.lanes", "4"}});
+    const Run run = small_run(folder, small_mlp(), {{"train.lanes", "4"}});
     Keys statistics;
     for (const int ranks : {1, 2, 3, 4}) {
         const Run here = run.at(folder / std::to_string(ranks)).with({{"train.reduction", "reproducible"}});
@@ -144,9 +115,9 @@ TEST_CASE("case 8: validation while training equals evaluation of the saved file
 
 TEST_CASE("reproducible runs end with the same bits on 1, 2, 3 and 4 ranks", "[cli-ranks]") {
     const TempDir folder;
-    for (const Model& model : {mlp(), cnn()}) {
+    for (const SmallModel& model : {small_mlp(), cnn()}) {
         const Run run =
-            run_of(folder, model, {{"train.reduction", "reproducible"}, {"train.clip_norm", "0.5"}});
+            small_run(folder, model, {{"train.reduction", "reproducible"}, {"train.clip_norm", "0.5"}});
         const Checkpoint one = run.at(folder / (model.name + "-0")).finish(0);
         REQUIRE(all_finite(one.weights));
         for (const int ranks : {1, 2, 3, 4}) {
@@ -167,12 +138,12 @@ TEST_CASE("reproducible runs end with the same bits on 1, 2, 3 and 4 ranks", "[c
 
 TEST_CASE("reproducible adamw runs end with the same bits, moments included", "[cli-ranks]") {
     const TempDir folder;
-    const Run run = run_of(folder, mlp(),
-                           {{"train.reduction", "reproducible"},
-                            {"optim.name", "adamw"},
-                            {"optim.momentum", "0"},
-                            {"optim.lr", "0.01"},
-                            {"data.normalize", "standard"}});
+    const Run run = small_run(folder, small_mlp(),
+                              {{"train.reduction", "reproducible"},
+                               {"optim.name", "adamw"},
+                               {"optim.momentum", "0"},
+                               {"optim.lr", "0.01"},
+                               {"data.normalize", "standard"}});
     const Checkpoint one = run.at(folder / "one").finish(0), two = run.at(folder / "two").finish(2),
                      four = run.at(folder / "four").finish(4);
     REQUIRE(one.states.size() == 20);  // m and v of ten weights
@@ -184,9 +155,9 @@ TEST_CASE("reproducible adamw runs end with the same bits, moments included", "[
 
 TEST_CASE("fast runs end with the same weights to 1e-5 on 1, 2, 3 and 4 ranks", "[cli-ranks]") {
     const TempDir folder;
-    for (const Model& model : {mlp(), cnn()}) {
+    for (const SmallModel& model : {small_mlp(), cnn()}) {
         // BatchNorm takes its statistics over a lane, so the lanes are given.
-        const Run run = run_of(folder, model, {{"train.lanes", "4"}});
+        const Run run = small_run(folder, model, {{"train.lanes", "4"}});
         const Checkpoint one = run.at(folder / (model.name + "-1")).finish(0);
         for (const int ranks : {2, 3, 4}) {
             INFO(model.name << " on " << ranks << " ranks");
@@ -199,7 +170,7 @@ TEST_CASE("fast runs end with the same weights to 1e-5 on 1, 2, 3 and 4 ranks", 
 
 TEST_CASE("reducing tiny buckets while backward goes on changes nothing", "[cli-ranks]") {
     const TempDir folder;
-    const Run run = run_of(folder, mlp(), {{"train.lanes", "5"}});
+    const Run run = small_run(folder, small_mlp(), {{"train.lanes", "5"}});
     for (const int ranks : {2, 3}) {
         const std::string on = std::to_string(ranks);
         const Tensors plain =
