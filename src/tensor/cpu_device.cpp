@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/backends.hpp"
+#include "tensor/host_memory.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 #include "trireme/base/range.hpp"
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostMemory {
 public:
     std::string name() const override { return "cpu"; }
 
@@ -33,16 +34,6 @@ public:
         return data;
     }
     void release(void* data, std::size_t) noexcept override { std::free(data); }
-    void copy_from_host(void* to, const void* from, std::size_t bytes) override {
-        std::memcpy(to, from, bytes);
-    }
-    void copy_to_host(void* to, const void* from, std::size_t bytes) override {
-        std::memcpy(to, from, bytes);
-    }
-    void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
-    void synchronize() override {}
-    bool host_memory() const override { return true; }
-    std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override { return nullptr; }
     std::unique_ptr<Device> staging() override { return make_cpu_device(); }
 };
 

@@ -9,7 +9,6 @@
 #include <system_error>
 #include <vector>
 
-#include "tensor/backends.hpp"
 #include "trireme/base/build_info.hpp"
 #include "trireme/base/error.hpp"
 
@@ -79,11 +78,6 @@ void* cuda_plugin_entry(const char* name) {
     void* entry = find_entry(name);
     if (entry == nullptr) throw usage_error(std::string("run.device=cuda: the CUDA backend has no ") + name);
     return entry;
-}
-
-std::unique_ptr<Device> make_cuda_device(int number) {
-    const auto make = reinterpret_cast<Device* (*)(int)>(cuda_plugin_entry("trireme_cuda_device"));
-    return std::unique_ptr<Device>(make(number));
 }
 
 }  // namespace trireme

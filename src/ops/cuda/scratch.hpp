@@ -1,9 +1,10 @@
-// Device memory that a verb needs for the length of its call. It only grows, so that a steady step asks for
-// none; verbs follow each other on one stream, so that the next may use what the last one did.
+// Device memory that a verb needs for the length of its call. A steady step asks for none: what is there is
+// used again. Verbs follow each other on one stream, so that the next may use what the last one did.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "trireme/tensor/device.hpp"
 
@@ -13,13 +14,11 @@ class Scratch {
 public:
     explicit Scratch(Device& device) : device_(&device) {}
 
-    /// At least `bytes`, aligned to 256; what was handed out before is lost.
+    /// At least `bytes`, aligned to 256; what was handed out before may be overwritten.
     void* reserve(std::size_t bytes) {
-        if (bytes > buffer_.bytes()) {
-            buffer_ = Buffer();
-            buffer_ = Buffer(*device_, std::max(bytes, least));
-        }
-        return buffer_.data();
+        if (buffers_.empty() || bytes > buffers_.back().bytes())
+            buffers_.emplace_back(*device_, std::max(bytes, least));
+        return buffers_.back().data();
     }
     template <class T>
     T* reserve_of(std::int64_t count) {
@@ -30,7 +29,7 @@ private:
     static constexpr std::size_t least = 64 << 10;
 
     Device* device_;
-    Buffer buffer_;
+    std::vector<Buffer> buffers_;  ///< each larger than the one before, which recorded steps go on using
 };
 
 }  // namespace trireme::cuda

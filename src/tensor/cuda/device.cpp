@@ -8,6 +8,7 @@
 
 #include "tensor/backends.hpp"
 #include "tensor/cuda/errors.hpp"
+#include "tensor/host_memory.hpp"
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
 
@@ -85,7 +86,7 @@ private:
 };
 
 /// Host memory that stays where it is, so that the GPU copies from it by itself.
-class PinnedMemory final : public Device {
+class PinnedMemory final : public HostMemory {
 public:
     explicit PinnedMemory(const CudaDevice& device) : device_(device) {}
 
@@ -100,16 +101,6 @@ public:
     void release(void* data, std::size_t) noexcept override {
         if (device_.settle()) cudaFreeHost(data);  // which may wait for the device
     }
-    void copy_from_host(void* to, const void* from, std::size_t bytes) override {
-        std::memcpy(to, from, bytes);
-    }
-    void copy_to_host(void* to, const void* from, std::size_t bytes) override {
-        std::memcpy(to, from, bytes);
-    }
-    void clear(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
-    void synchronize() override {}
-    bool host_memory() const override { return true; }
-    std::unique_ptr<DeviceGraph> record(const std::function<void()>&) override { return nullptr; }
     std::unique_ptr<Device> staging() override { return std::make_unique<PinnedMemory>(device_); }
 
 private:
