@@ -12,6 +12,7 @@
 #include "train/mesh_report.hpp"
 #include "train/progress.hpp"
 #include "train/run_directory.hpp"
+#include "train/run_words.hpp"
 #include "train/sample_trace.hpp"
 #include "trireme/base/build_info.hpp"
 #include "trireme/base/clock.hpp"
@@ -25,10 +26,6 @@
 namespace trireme {
 namespace {
 
-std::string percent_text(double part) {
-    return to_text(std::round(1000 * part) / 10) + " %";
-}
-
 /// The flags that ride along with every step's sums: one rank's wish is everybody's.
 enum Flag { stop_flag, save_flag, failed_flag };
 
@@ -41,8 +38,7 @@ public:
 private:
     void take_directory();
     void clear_directory();
-    void say_what_starts();
-    void say_what_came_of_it(const std::string& reason);
+    void open_outputs();
     bool best_by_accuracy() const { return best_is_accuracy(config_); }
     bool finished() const;
     bool due(const Every& every, bool timer) const;
@@ -108,7 +104,7 @@ TrainOutcome Trainer::run() {
     clear_directory();
     writer_ = std::make_unique<CheckpointWriter>(world(), parts_.model->table(), parts_.state->arena,
                                                  config_.checkpoint.async);
-    say_what_starts();
+    open_outputs();
     profile_.start(!config_.profile.trace.empty(), config_.profile.steps);
     parts_.train_loader->start(position_.epoch, position_.step_in_epoch);
     samples_logged_ = position_.samples;
@@ -142,7 +138,7 @@ TrainOutcome Trainer::run() {
     }
     close_profile(end);
     metrics_->end(end);
-    say_what_came_of_it(reason);
+    runtime_.log.info(end_text(config_, position_, reason, end.seconds));
     return {reason, position_, interrupted};
 }
 
@@ -167,22 +163,6 @@ void Trainer::close_profile(EndEvent& end) {
                       config_.profile.trace);
 }
 
-void Trainer::say_what_came_of_it(const std::string& reason) {
-    const std::string& dir = config_.run.dir;
-    std::string text = reason == "signal"       ? "stopped by a signal, start again to go on"
-                       : reason == "time_limit" ? "stopped before the time was up, start again to go on"
-                       : reason == "early_stop" ? "stopped early, validation no longer improves"
-                                                : "done";
-    text += ": " + count_text(position_.attempts(), "step") + " in " + duration_text(watch_.seconds());
-    if (position_.has_best)
-        text += "; best validation " + std::string(best_by_accuracy() ? "accuracy " : "loss ") +
-                (best_by_accuracy() ? to_text(std::round(1e4 * position_.best) / 100) + " %"
-                                    : to_text(position_.best)) +
-                " at step " + std::to_string(position_.best_step) + ", saved as " + best_checkpoint_path(dir);
-    runtime_.log.info(text + "; last state in " + step_checkpoint_path(dir, position_.attempts()) +
-                      ", metrics in " + dir + "/metrics.jsonl");
-}
-
 void Trainer::take_directory() {
     agreed_by_one(world(), [&] { lock_ = std::make_unique<RunDirectoryLock>(config_.run.dir); });
     resume_ = find_resume_point(runtime_, config_);
@@ -201,7 +181,7 @@ void Trainer::clear_directory() {
     });
 }
 
-void Trainer::say_what_starts() {
+void Trainer::open_outputs() {
     const std::string& dir = config_.run.dir;
     agreed_by_one(world(), [&] {
         write_whole(dir + "/config.ini", config_text(config_));
@@ -226,35 +206,10 @@ void Trainer::say_what_starts() {
                      .samples = parts_.plan.samples,
                      .steps_per_epoch = steps,
                      .step = position_.attempts()});
-    const Log& log = runtime_.log;
-    log.info("training " + std::to_string(parts_.model->table().weight_count()) + " parameters on " +
-             std::to_string(parts_.plan.samples) + " samples of " + parts_.train_set.sample.text() + ": " +
-             count_text(world().size(), "rank") + " x " + count_text(runtime_.threads, "thread") + ", " +
-             count_text(parts_.plan.lanes, "lane") + ", batch " + std::to_string(parts_.plan.batch) + ", " +
-             count_text(steps, "step") + " an epoch, " + config_.train.reduction + " reduction, " +
-             config_.train.precision + " on " + runtime_.device.name());
-    if (runtime_.mesh.model().size() > 1)
-        for (const std::string& line : mesh_table(runtime_, parts_)) log.info(line);
-    if (config_.parallel.sequence)
-        log.info(runtime_.mesh.tensor().size() > 1
-                     ? "sequence parallelism: each rank of a tensor group has its part of the positions"
-                     : "parallel.sequence=true changes nothing where parallel.tensor=1");
-    if (parts_.state->sharding.stage() > 0) log.info(state_text(*parts_.state));
-    if (staged())
-        log.info("pipeline: " + config_.parallel.schedule + ", " +
-                 count_text(parts_.pipeline->shape().lanes, "lane") + " for each replica; " +
-                 percent_text(Bubble::expected(parts_)) +
-                 " of the ranks' time is expected to go into waiting");
-    if (config_.optim.weight_decay > 0 || !config_.optim.rules.empty())
-        log.info(groups_text(parts_.model->table(), {.lr = config_.optim.lr,
-                                                     .weight_decay = config_.optim.weight_decay,
-                                                     .rules = optimizer_options(config_).rules}));
-    if (!parts_.runner->ops().native(parts_.model->compute()))
-        log.warning("train.precision=" + config_.train.precision + ": this processor has no " +
-                    std::string(name_of(parts_.model->compute())) +
-                    " products of its own; they go by way of float32: right, but slower than fp32");
+    say_start(runtime_, config_, parts_);
     if (resume_)
-        log.info("resumed from " + resume_->source + " at step " + std::to_string(position_.attempts()));
+        runtime_.log.info("resumed from " + resume_->source + " at step " +
+                          std::to_string(position_.attempts()));
 }
 
 bool Trainer::finished() const {
