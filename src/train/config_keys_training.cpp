@@ -228,7 +228,7 @@ Rows other_rows() {
             "Megabytes of gradient that are reduced at once."),
         choice(
             "parallel.overlap", [](auto& c) -> auto& { return c.parallel.overlap; }, {"auto", "on", "off"},
-            "Reduce while the backward pass goes on: auto (where a core is spare), on, off."),
+            "Reduce while the backward pass goes on: auto (on GPUs, and where a core is spare), on, off."),
         choice(
             "parallel.reduce_dtype", [](auto& c) -> auto& { return c.parallel.reduce_dtype; },
             {"fp32", "bf16"},

@@ -19,9 +19,9 @@ void say_start(Runtime& runtime, const Config& config, const Assembly& parts) {
     const Log& log = runtime.log;
     log.info("training " + std::to_string(parts.model->table().weight_count()) + " parameters on " +
              std::to_string(parts.plan.samples) + " samples of " + parts.train_set.sample.text() + ": " +
-             count_text(runtime.mesh.world().size(), "rank") + " x " + count_text(runtime.threads, "thread") + ", " +
-             count_text(parts.plan.lanes, "lane") + ", batch " + std::to_string(parts.plan.batch) + ", " +
-             count_text(steps, "step") + " an epoch, " + config.train.reduction + " reduction, " +
+             count_text(runtime.mesh.world().size(), "rank") + " x " + count_text(runtime.threads, "thread") +
+             ", " + count_text(parts.plan.lanes, "lane") + ", batch " + std::to_string(parts.plan.batch) +
+             ", " + count_text(steps, "step") + " an epoch, " + config.train.reduction + " reduction, " +
              config.train.precision + " on " + runtime.device.name());
     if (runtime.mesh.model().size() > 1)
         for (const std::string& line : mesh_table(runtime, parts)) log.info(line);
