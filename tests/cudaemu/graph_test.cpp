@@ -239,8 +239,14 @@ TEST_CASE("products and collectives are captured", "[cudaemu]") {
     cublasLtCreate(&handle);
     cublasLtMatmulDescCreate(&how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 8, 8, 8);
-    ncclComm_t comms[2];
-    REQUIRE(ncclCommInitAll(comms, 2, nullptr) == ncclSuccess);
+    // Ended after the graphs, for which NCCL would wait.
+    struct Comms {
+        ncclComm_t comm[2] = {};
+        ~Comms() {
+            for (ncclComm_t each : comm) CHECK(ncclCommDestroy(each) == ncclSuccess);
+        }
+    } comms;
+    REQUIRE(ncclCommInitAll(comms.comm, 2, nullptr) == ncclSuccess);
     check(cudaSetDevice(1));
     const Stream other;
     const Buffer<float> d(std::vector<float>(64, 1));
@@ -252,12 +258,12 @@ TEST_CASE("products and collectives are captured", "[cudaemu]") {
                          nullptr, 0, s) == CUBLAS_STATUS_SUCCESS);
     alpha = 100;  // its value was taken
     order(s, traffic);
-    CHECK(ncclAllReduce(c, c, 64, ncclFloat32, ncclSum, comms[0], traffic) == ncclSuccess);
+    CHECK(ncclAllReduce(c, c, 64, ncclFloat32, ncclSum, comms.comm[0], traffic) == ncclSuccess);
     order(traffic, s);
     add(c, 1, 64, s);
     check(cudaStreamEndCapture(s, &g.graph));
     begin(other);
-    CHECK(ncclAllReduce(d, d, 64, ncclFloat32, ncclSum, comms[1], other) == ncclSuccess);
+    CHECK(ncclAllReduce(d, d, 64, ncclFloat32, ncclSum, comms.comm[1], other) == ncclSuccess);
     check(cudaStreamEndCapture(other, &h.graph));
     for (int turn = 0; turn < 3; ++turn) {
         check(cudaGraphLaunch(g.exec(), s));
@@ -268,7 +274,6 @@ TEST_CASE("products and collectives are captured", "[cudaemu]") {
         CHECK(c.get()[9] == 16 + before + 1);
         CHECK(d.get()[9] == 16 + before);
     }
-    for (ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
     cublasLtMatrixLayoutDestroy(layout);
     cublasLtMatmulDescDestroy(how);
     cublasLtDestroy(handle);
