@@ -31,8 +31,8 @@ struct Communicator {
     std::uint64_t collectives = 0, splits = 0;
     std::map<int, std::uint64_t> sent = {}, received = {};
     std::size_t open = 0;  // operations that are queued or under way
-    std::size_t recorded =
-        0;  // calls that captures and graphs hold: the communicator does not end before them
+    // Calls that captures and graphs hold: the communicator does not end before them.
+    std::size_t recorded = 0;
 };
 
 // Carries the communicator on, and returns its state.
