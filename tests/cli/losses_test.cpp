@@ -166,7 +166,8 @@ TEST_CASE("targets and labels that the model was not made for are refused by fil
     classes.expect(0, 2);
     const Result eval = trireme::testing::trireme(2, {"eval", classes.checkpoint_path(2), "--data=" + many});
     REQUIRE(eval.status == 3);
-    REQUIRE_THAT(eval.err, contains(many + ":/y row 3"));
+    // Either rank has such a row; whoever comes to its own first says so.
+    REQUIRE_THAT(eval.err, contains(many + ":/y row ") && contains("from 0 to 2"));
 }
 
 TEST_CASE("targets that a loss cannot mean are refused by file and row", "[cli-losses]") {
