@@ -277,7 +277,10 @@ void bench_step(Runtime& runtime, const Config& config, const StepBench& bench) 
                part_time(found.updates)});
     table.add({"reduction (" + bytes_text(4.0 * static_cast<double>(model.table().arena_size())) + ")",
                row_time(limit.reduction), part_time(found.reduction)});
-    if (pipeline.shape().stages() > 1) table.add({"waiting for other stages", "", row_time(found.stages)});
+    if (pipeline.shape().stages() > 1) {
+        const bool seen = !runtime.mesh.pipeline().on_streams();
+        table.add({"waiting for other stages", "", seen ? row_time(found.stages) : ""});
+    }
     table.add({"step", row_time(limit.step), row_time(found.step)});
     print("step of " + bench.model + ", " + config.train.precision + ", " +
           count_text(bench.samples, "sample") + " a lane, " + count_text(bench.lanes, "lane") + " a rank, " +

@@ -1,5 +1,5 @@
 // What NCCL does for a group of ranks with a GPU each. The one that uses NCCL stands in the CUDA backend
-// (comm/nccl), which has neither MPI nor the rank's recorder; NcclCommunicator puts both around it.
+// (comm/nccl), which has neither MPI nor the rank's recorder; DeviceCommunicator puts both around it.
 #pragma once
 
 #include <array>
@@ -27,6 +27,8 @@ public:
     virtual void all_to_all(View send, std::span<const Range> send_parts, View recv,
                             std::span<const Range> recv_parts) = 0;
     virtual void reduce_scatter(View all, std::span<const Range> parts, View mine, Reduce op) = 0;
+    virtual void send(View buffer, int to) = 0;
+    virtual void receive(View buffer, int from) = 0;
     /// Waits until the device is done with all it was given, or some of it has failed.
     virtual void finish() = 0;
 };

@@ -9,7 +9,24 @@ namespace trireme {
 Pipeline::Pipeline(Communicator& ranks, PipelineSchedule schedule, int chunks, std::int64_t lanes)
     : shape_{.schedule = schedule, .ranks = ranks.size(), .chunks = chunks, .lanes = lanes},
       comm_(&ranks),
-      sent_(static_cast<std::size_t>(lanes_in_flight(actions_of(lanes))), -1) {}
+      sent_(static_cast<std::size_t>(lanes_in_flight(actions_of(lanes))), -1) {
+    comm_->connect(routes());
+}
+
+/// Between neighbours, both ways. Every second pair comes first, so that all of them can meet at the same
+/// time.
+std::vector<Route> Pipeline::routes() const {
+    const int ranks = shape_.ranks;
+    const int pairs = ranks == 1 ? 0 : chunks() > 1 ? ranks : ranks - 1;  // chunks go round
+    std::vector<Route> routes;
+    for (const int first : {0, 1})
+        for (int rank = first; rank < pairs; rank += 2) {
+            const int next = (rank + 1) % ranks;
+            routes.push_back({rank, next, forward});
+            routes.push_back({next, rank, backward});
+        }
+    return routes;
+}
 
 std::vector<PipelineAction> Pipeline::actions_of(std::int64_t lanes) const {
     PipelineShape shape = shape_;
@@ -24,28 +41,28 @@ std::vector<PipelineAction> Pipeline::forward_actions_of(std::int64_t lanes) con
 }
 
 void Pipeline::receive_activation(int chunk, View x) {
-    receive(stage(chunk) - 1, stage(chunk), forward, x);
+    receive(stage(chunk) - 1, forward, x);
 }
 void Pipeline::send_activation(int chunk, int slot, View y) {
     send(stage(chunk) + 1, slot, forward, y);
 }
 void Pipeline::receive_gradient(int chunk, View dy) {
-    receive(stage(chunk) + 1, stage(chunk), backward, dy);
+    receive(stage(chunk) + 1, backward, dy);
 }
 void Pipeline::send_gradient(int chunk, int slot, View dx) {
     send(stage(chunk) - 1, slot, backward, dx);
 }
 
-// The tag tells the receiving stage and the way: between two ranks there may be messages of several chunks.
-void Pipeline::receive(int from_stage, int to_stage, Way way, View buffer) {
+// The tag tells the way alone: both ranks go through the lanes and chunks of one way in the same order.
+void Pipeline::receive(int from_stage, Way way, View buffer) {
     const Stopwatch watch;
-    comm_->receive(buffer, shape_.rank_of(from_stage), 2 * to_stage + way);
+    comm_->receive(buffer, shape_.rank_of(from_stage), way);
     waited_ += watch.seconds();
 }
 
 void Pipeline::send(int to_stage, int slot, Way way, View buffer) {
     settle(slot);
-    sent_[static_cast<std::size_t>(slot)] = comm_->post(buffer, shape_.rank_of(to_stage), 2 * to_stage + way);
+    sent_[static_cast<std::size_t>(slot)] = comm_->post(buffer, shape_.rank_of(to_stage), way);
 }
 
 void Pipeline::settle(int slot) {

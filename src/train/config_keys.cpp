@@ -55,8 +55,7 @@ Rows run_rows() {
         choice(
             "run.cuda_graph", [](auto& c) -> auto& { return c.run.cuda_graph; }, {"auto", "on", "off"},
             "On a GPU, record what a step has it compute and replay that in steps alike: auto (no "
-            "dropout, no pipeline, and nothing that NCCL warns of), on (an error where steps are "
-            "not alike), off."),
+            "dropout, and nothing that NCCL warns of), on (an error where steps are not alike), off."),
         integer(
             "run.threads", [](auto& c) -> auto& { return c.run.threads; }, 0,
             "Compute threads of each rank: auto (this rank's share of the cores it may use) or a number.",

@@ -171,7 +171,6 @@ namespace {
 /// Why steps are not the same each time, on all ranks; empty: they are.
 std::string obstacle_to_recording(Runtime& runtime, const Config& config, const Model& model) {
     if (!runtime.device.has_streams()) return "the device is a CPU";
-    if (runtime.mesh.pipeline().size() > 1) return "stages of a pipeline wait for messages";
     if (model.random()) return "dropout draws other numbers in every step";
     if (config.train.lanes > 0 && config.train.lanes < runtime.mesh.data().size())
         return "ranks without lanes would record other steps than the rest";
@@ -182,7 +181,8 @@ std::string obstacle_to_recording(Runtime& runtime, const Config& config, const 
 /// What NCCL's guide warns of: possible, but not done unasked before hardware has shown it.
 bool doubtful_to_record(Runtime& runtime) {
     Mesh& mesh = runtime.mesh;
-    return runtime.session.devices() > 1 || (mesh.tensor().size() > 1 && mesh.data().size() > 1);
+    return runtime.session.devices() > 1 || mesh.pipeline().size() > 1 ||
+           (mesh.tensor().size() > 1 && mesh.data().size() > 1);
 }
 
 }  // namespace

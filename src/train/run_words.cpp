@@ -9,10 +9,13 @@
 #include "trireme/optim/rules.hpp"
 
 namespace trireme {
+namespace {
 
 std::string percent_text(double part) {
     return to_text(std::round(1000 * part) / 10) + " %";
 }
+
+}  // namespace
 
 void say_start(Runtime& runtime, const Config& config, const Assembly& parts) {
     const std::int64_t steps = parts.plan.steps();
@@ -43,6 +46,15 @@ void say_start(Runtime& runtime, const Config& config, const Assembly& parts) {
         log.warning("train.precision=" + config.train.precision + ": this processor has no " +
                     std::string(name_of(parts.model->compute())) +
                     " products of its own; they go by way of float32: right, but slower than fp32");
+}
+
+std::string bubble_text(std::optional<double> measured, double expected) {
+    const std::string of_time = " of the ranks' time ";
+    if (!measured)
+        return "pipeline: " + percent_text(expected) + of_time +
+               "was expected to go into waiting for other stages; devices wait by themselves, unmeasured";
+    return "pipeline: " + percent_text(*measured) + of_time + "went into waiting for other stages, " +
+           percent_text(expected) + " expected";
 }
 
 std::string end_text(const Config& config, const Position& position, const std::string& reason,

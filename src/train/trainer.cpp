@@ -131,10 +131,10 @@ TrainOutcome Trainer::run() {
     EndEvent end{.reason = reason, .steps = position_.attempts(), .seconds = watch_.seconds()};
     if (position_.has_best) end.best = position_.best;
     if (staged()) {
-        end.pipeline_bubble = bubble_.measured(runtime_.mesh.pipeline());
-        runtime_.log.info("pipeline: " + percent_text(*end.pipeline_bubble) +
-                          " of the ranks' time went into waiting for other stages, " +
-                          percent_text(Bubble::expected(parts_)) + " expected");
+        Communicator& stages = runtime_.mesh.pipeline();
+        // On streams the devices wait for messages, not the ranks.
+        if (!stages.on_streams()) end.pipeline_bubble = bubble_.measured(stages);
+        runtime_.log.info(bubble_text(end.pipeline_bubble, Bubble::expected(parts_)));
     }
     close_profile(end);
     metrics_->end(end);

@@ -1,5 +1,6 @@
 // Orders of work in a pipeline: executable for any shape, and what their names promise.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "support/catch.hpp"
@@ -73,6 +74,33 @@ TEST_CASE("every order can be executed and leaves nothing out", "[unit][parallel
                                     before = action.lane;
                                 }
                         }
+                }
+}
+
+TEST_CASE("neighbours go through what they exchange in the same order", "[unit][parallel]") {
+    for (const PipelineSchedule schedule : schedules)
+        for (const int ranks : {2, 3, 4, 7})
+            for (const int chunks : {1, 2, 3})
+                for (const std::int64_t lanes : {1, 2, 3, 5, 8, 13}) {
+                    if (chunks > 1 && schedule != PipelineSchedule::interleaved) continue;
+                    const PipelineShape shape{schedule, ranks, chunks, lanes};
+                    // By way and sending rank: the messages' lanes and stages, as sent and as received.
+                    using Messages = std::vector<std::pair<std::int64_t, int>>;
+                    std::map<std::pair<bool, int>, Messages> sent, received;
+                    const auto actions = pipeline_actions(shape);
+                    for (int rank = 0; rank < ranks; ++rank)
+                        for (const PipelineAction& a : actions[static_cast<std::size_t>(rank)]) {
+                            const int stage = a.chunk * ranks + rank, way = a.backward ? -1 : 1;
+                            const auto there = [&](int s) { return s >= 0 && s < shape.stages(); };
+                            if (there(stage + way))
+                                sent[{a.backward, rank}].emplace_back(a.lane, stage + way);
+                            if (there(stage - way))
+                                received[{a.backward, shape.rank_of(stage - way)}].emplace_back(a.lane,
+                                                                                                stage);
+                        }
+                    INFO(static_cast<int>(schedule)
+                         << " " << ranks << " ranks " << chunks << " chunks " << lanes << " lanes");
+                    CHECK(sent == received);
                 }
 }
 

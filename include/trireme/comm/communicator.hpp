@@ -14,6 +14,12 @@ namespace trireme {
 
 enum class Reduce { sum, max, min };
 
+/// Messages from one rank to another with a tag of their own.
+struct Route {
+    int from = 0, to = 0, tag = 0;
+    friend bool operator==(const Route&, const Route&) = default;
+};
+
 class Communicator {
 public:
     virtual ~Communicator() = default;
@@ -49,6 +55,12 @@ public:
     using Ticket = int;
     virtual Ticket post(View buffer, int to, int tag) = 0;
     virtual void wait(Ticket ticket) = 0;
+    /// Announces routes on which messages from memory of a device to memory of a device will come again and
+    /// again, each received in the order in which it was posted; in place of those announced before.
+    /// Collective: all ranks name all routes, in the same order. Where on_streams() is true such messages are
+    /// ordered with the streams from then on: post() and receive() return at once, and what the stream is
+    /// given after wait(), or receive(), comes after the message.
+    virtual void connect(std::span<const Route>) {}
 
     /// True where collectives on memory of a device are ordered with its streams and return before they are
     /// done.

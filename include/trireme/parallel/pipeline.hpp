@@ -84,13 +84,14 @@ public:
     void settle(int slot);
     void settle_all();
 
-    /// Seconds spent waiting for messages since the last call of this.
+    /// Seconds that the host spent waiting for messages since the last call of this.
     double take_waited_seconds();
 
 private:
     enum Way { forward, backward };
-    void receive(int from_stage, int to_stage, Way way, View buffer);
+    void receive(int from_stage, Way way, View buffer);
     void send(int to_stage, int slot, Way way, View buffer);
+    std::vector<Route> routes() const;
 
     PipelineShape shape_;
     Communicator* comm_ = nullptr;

@@ -46,8 +46,15 @@ private:
 };
 
 /// Lines of work that go on beside each other, each in the order in which it was given. Devices that are done
-/// when a call returns (the CPU) have no use for them.
-enum class Stream { compute, communication, upload };
+/// when a call returns (the CPU) have no use for them. `messages` is the first of several.
+enum class Stream { compute, communication, upload, messages };
+
+/// Messages wait for other devices, each line of them for another one: it has a stream of its own.
+inline constexpr int message_streams = 4;
+/// `line`: less than message_streams.
+constexpr Stream message_stream(int line) {
+    return static_cast<Stream>(static_cast<int>(Stream::messages) + line);
+}
 
 /// A point in the work of a stream.
 class DeviceEvent {

@@ -172,6 +172,20 @@ public:
         });
     }
 
+    void send(View buffer, int to) override {
+        begin([&](cudaStream_t stream) {
+            return ncclSend(buffer.data, static_cast<std::size_t>(buffer.count()), bits_of(buffer.dtype), to,
+                            comm_, stream);
+        });
+    }
+
+    void receive(View buffer, int from) override {
+        begin([&](cudaStream_t stream) {
+            return ncclRecv(buffer.data, static_cast<std::size_t>(buffer.count()), bits_of(buffer.dtype),
+                            from, comm_, stream);
+        });
+    }
+
     void finish() override {
         look_for_errors();
         device_.synchronize();

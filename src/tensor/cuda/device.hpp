@@ -69,7 +69,9 @@ private:
     int multiprocessors_ = 1;
     std::string model_, identity_;
     NvtxRanges ranges_;
-    std::array<cudaStream_t, 3> streams_{};  ///< by Stream
+    /// By Stream. No more than 8: what shares one of the GPU's queues (CUDA_DEVICE_MAX_CONNECTIONS) may wait
+    /// for each other.
+    std::array<cudaStream_t, static_cast<std::size_t>(Stream::messages) + message_streams> streams_{};
     mutable std::atomic<bool> stuck_{false};
     mutable std::mutex watching_;
     std::map<const void*, std::function<void()>> watches_;

@@ -234,6 +234,93 @@ TEST_CASE("posted messages between devices arrive in order, in a ring", "[nccl]"
     world.comm->wait(again);
 }
 
+namespace {
+
+/// Round all ranks, both ways.
+std::vector<Route> ring(int ranks) {
+    std::vector<Route> routes;
+    for (int rank = 0; rank < ranks; ++rank) {
+        routes.push_back({rank, (rank + 1) % ranks, 0});
+        routes.push_back({(rank + 1) % ranks, rank, 1});
+    }
+    return routes;
+}
+
+}  // namespace
+
+TEST_CASE("messages on routes are ordered with the streams, both ways at once", "[nccl]") {
+    World world(GENERATE(true, false));
+    if (world.size() == 1) return;
+    const int next = (world.rank() + 1) % world.size(),
+              before = (world.rank() + world.size() - 1) % world.size();
+    for (int again = 0; again < 2; ++again) world.comm->connect(ring(world.size()));
+    constexpr int messages = 4;
+    const auto zero = [](std::int64_t) { return 0; };
+    const OnDevice<float> up(world, 5003, zero), down(world, 5003, zero), from_before(world, 5003, zero),
+        from_next(world, 5003, zero), sum(world, 5003, zero);
+    for (int k = 1; k <= messages; ++k) {
+        // Each is computed just before, and overwritten just after.
+        world.ops->fill(up.view(), static_cast<float>(10 * k + world.rank()));
+        world.ops->fill(down.view(), static_cast<float>(1000 * k + world.rank()));
+        const auto upward = world.comm->post(up.view(), next, 0),
+                   downward = world.comm->post(down.view(), before, 1);
+        world.comm->receive(from_before.view(), before, 0);
+        world.ops->add_scaled(from_before.view(), 1.0F, sum.view());
+        world.comm->receive(from_next.view(), next, 1);
+        world.ops->add_scaled(from_next.view(), 1.0F, sum.view());
+        world.comm->wait(downward);
+        world.comm->wait(upward);
+    }
+    CHECK(sum.is([&](std::int64_t) { return 1010 * 10 + messages * (before + next); }));
+}
+
+TEST_CASE("what is posted on a route holds up nothing but what comes after it there", "[nccl]") {
+    World world(true);
+    if (world.size() == 1) return;
+    world.comm->connect(ring(world.size()));
+    const bool sends = world.rank() == 0;
+    const OnDevice<float> first(world, 1000, [](std::int64_t i) { return i; }),
+        second(world, 1000, [](std::int64_t i) { return 2 * i; }),
+        other(world, 1000, [](std::int64_t) { return 0; });
+    if (sends) {
+        const auto one = world.comm->post(first.view(), 1, 0), two = world.comm->post(second.view(), 1, 0);
+        world.ops->fill(other.view(), 7);
+        CHECK(other.is([](std::int64_t) { return 7; }));  // nobody receives yet
+        world.comm->host().barrier();
+        world.comm->wait(one);
+        world.comm->wait(two);
+    } else {
+        world.comm->host().barrier();
+    }
+    if (world.rank() == 1) {
+        for (const int factor : {1, 2}) {
+            world.comm->receive(other.view(), 0, 0);
+            CHECK(other.is([&](std::int64_t i) { return factor * i; }));
+        }
+    }
+    world.comm->barrier();
+}
+
+TEST_CASE("messages that go no route, or have no stream, go through the host", "[nccl]") {
+    World world(true);
+    if (world.size() == 1) return;
+    const int next = (world.rank() + 1) % world.size(),
+              before = (world.rank() + world.size() - 1) % world.size();
+    std::vector<Route> many;
+    for (int tag = 0; tag < message_streams; ++tag)
+        for (int rank = 0; rank < world.size(); ++rank)
+            many.push_back({rank, (rank + 1) % world.size(), tag});
+    world.comm->connect(many);
+    const OnDevice<float> sent(world, 9, [&](std::int64_t i) { return i + world.rank(); }),
+        got(world, 9, [](std::int64_t) { return -1; });
+    for (const int tag : {0, 9}) {
+        const auto ticket = world.comm->post(sent.view(), next, tag);
+        world.comm->receive(got.view(), before, tag);
+        world.comm->wait(ticket);
+        CHECK(got.is([&](std::int64_t i) { return i + before; }));
+    }
+}
+
 TEST_CASE("values in host memory and groups of groups of devices", "[nccl]") {
     World world(GENERATE(true, false));
     CHECK(all_reduce_value(*world.comm, 1 + world.rank(), Reduce::max) == world.size());
