@@ -132,17 +132,18 @@ void DeviceCommunicator::barrier() {
 // Each route has a group of two and a stream of its own: a message whose receiver is late holds up the
 // messages behind it, and nothing else.
 void DeviceCommunicator::connect(std::span<const Route> routes) {
-    if (!by_nccl() || !have_streams(routes) || std::ranges::equal(routes, routes_)) return;
+    if (!by_nccl() || std::ranges::equal(routes, routes_)) return;
     routes_.assign(routes.begin(), routes.end());
     lines_.clear();
-    const Buffer words(device_, message_streams);
+    if (!have_streams(routes)) return;
+    const Buffer memory(device_, 1);
+    const View byte = {memory.data(), DType::u8, Shape{1}};
     for (const Route& route : routes_) {
         const bool sends = route.from == rank();
         if (!sends && route.to != rank()) continue;
-        const auto number = static_cast<int>(lines_.size());
-        const View word = {words.as<std::byte>() + number, DType::u8, Shape{1}};
-        Line& line = lines_.emplace_back(
-            Line{route, message_stream(number), nullptr, device_.make_event(), device_.make_event()});
+        const Stream stream = message_stream(static_cast<int>(lines_.size()));
+        Line& line =
+            lines_.emplace_back(Line{route, stream, nullptr, device_.make_event(), device_.make_event()});
         NcclId id{};
         const View told{id.data(), DType::u8, Shape{static_cast<std::int64_t>(id.size())}};
         if (sends) {
@@ -153,14 +154,14 @@ void DeviceCommunicator::connect(std::span<const Route> routes) {
         }
         // NCCL joins two ranks when the first message comes, and both wait meanwhile: here they meet.
         on_device(
-            "connection", word,
+            "connection", byte,
             [&] {
                 line.group = make_nccl_group(device_, id, sends ? 0 : 1, 2);
-                pass(line, word, sends, *line.arrived);
+                pass(line, byte, sends, *line.arrived);
+                device_.synchronize();
             },
             &line.route);
     }
-    device_.synchronize();
 }
 
 /// True if no rank has more routes than streams for them.

@@ -9,6 +9,8 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
+const Keys stages = {{"parallel.pipeline", "2"}, {"train.lanes", "4"}, {"run.resume", "none"}};
+
 Run small_run(const TempDir& folder, const Keys& more = {}) {
     const std::string data = folder / "data.h5";
     if (!std::filesystem::exists(data)) write_samples(data, clusters(64, Shape{6}, 5));
@@ -120,20 +122,32 @@ TEST_CASE("a kernel that loses its GPU ends the run with what CUDA says", "[cuda
 
 TEST_CASE("an asynchronous error of NCCL ends the run on all ranks", "[cuda-faults]") {
     const TempDir folder;
-    const std::string graphs = GENERATE("off", "auto");
+    const std::string graphs = GENERATE("off", "on");
     INFO("graphs " << graphs);
     const Run run = small_run(folder, {{"run.cuda_graph", graphs}});
-    const Result result = train(run, 3, {{"TRIREME_EMU_NCCL_ERROR", "1:20"}});
-    require_end(result, 1, "trireme: error: rank 1");
-    REQUIRE_THAT(result.err, contains("NCCL"));
+    for (const bool staged : {false, true}) {  // in collectives, in messages
+        const Result result = train(staged ? run.with(stages) : run.with({{"train.lanes", "3"}}),
+                                    staged ? 2 : 3, {{"TRIREME_EMU_NCCL_ERROR", "1:20"}});
+        require_end(result, 1, "trireme: error: rank 1");
+        REQUIRE_THAT(result.err, contains("NCCL"));
+    }
 }
 
 TEST_CASE("a collective of NCCL that never ends is noticed by the watchdog", "[cuda-faults]") {
     const TempDir folder;
     const Run run = small_run(folder, {{"run.stall_timeout", "2 seconds"}});
-    const Result result = train(run, 2, {{"TRIREME_EMU_NCCL_STALL", "1:20"}});
-    INFO(result.err);
-    REQUIRE_FALSE(result.timed_out);
-    REQUIRE(result.status == 1);
-    REQUIRE_THAT(result.err, contains("run.stall_timeout"));
+    for (const Keys& more : {Keys{}, stages}) {
+        const Result result = train(run.with(more), 2, {{"TRIREME_EMU_NCCL_STALL", "1:20"}});
+        INFO(result.err);
+        REQUIRE_FALSE(result.timed_out);
+        REQUIRE(result.status == 1);
+        REQUIRE_THAT(result.err, contains("run.stall_timeout"));
+    }
+}
+
+TEST_CASE("stages whose connection fails say which ranks it was to join", "[cuda-faults]") {
+    const TempDir folder;
+    const Run run = small_run(folder, stages);
+    require_end(train(run, 2, {{"TRIREME_EMU_NCCL_ERROR", "1:0"}}), 1,
+                "NCCL connection of 1 bytes from rank 0 to rank 1 failed: NCCL reports: ");
 }
