@@ -151,3 +151,14 @@ TEST_CASE("stages whose connection fails say which ranks it was to join", "[cuda
     require_end(train(run, 2, {{"TRIREME_EMU_NCCL_ERROR", "1:0"}}), 1,
                 "NCCL connection of 1 bytes from rank 0 to rank 1 failed: NCCL reports: ");
 }
+
+TEST_CASE("commands that compute nothing take no GPU, so ranks need not have one each", "[cuda-faults]") {
+    const TempDir folder;
+    write_file(folder / "text.txt", std::string(300, 'a'));
+    const Options options{.timeout = 60, .env = {{"TRIREME_EMU_DEVICES", "1"}}};
+    const Result result = trireme::testing::trireme(
+        2, {"import", folder / "text.txt", "--output=" + (folder / "text").string()}, options);
+    INFO(result.err);
+    REQUIRE(result.status == 0);
+    require_end(train(small_run(folder), 2, {{"TRIREME_EMU_DEVICES", "1"}}), 2, "would both use GPU-");
+}
