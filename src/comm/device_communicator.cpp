@@ -37,9 +37,10 @@ void DeviceCommunicator::on_device(const char* verb, View buffer, const Action& 
     try {
         action();
     } catch (const Error& error) {
-        const std::string ranks = route == nullptr ? "among " + std::to_string(size()) + " ranks"
-                                                   : "from rank " + std::to_string(route->from) +
-                                                         " to rank " + std::to_string(route->to);
+        const std::string ranks = route == nullptr
+                                      ? "among " + std::to_string(size()) + " ranks"
+                                      : "from rank " + std::to_string(route->from) + " to rank " +
+                                            std::to_string(route->to) + " of " + std::to_string(size());
         throw Error(error.status(),
                     std::string("NCCL ") + verb + " of " + bytes_text(static_cast<double>(buffer.bytes())) +
                         " " + ranks + " failed: " + error.what(),
@@ -125,20 +126,20 @@ void DeviceCommunicator::reduce_scatter(View all, std::span<const Range> parts, 
 }
 
 void DeviceCommunicator::barrier() {
-    if (group_) on_device("barrier", {nullptr, DType::u8, Shape{0}}, [&] { group().finish(); });
+    if (group_ || !lines_.empty())
+        on_device("barrier", {nullptr, DType::u8, Shape{0}},
+                  [&] { group_ ? group_->finish() : device_.synchronize(); });
     host_->barrier();
 }
 
 // Each route has a group of two and a stream of its own: a message whose receiver is late holds up the
 // messages behind it, and nothing else.
 void DeviceCommunicator::connect(std::span<const Route> routes) {
-    if (!by_nccl() || std::ranges::equal(routes, routes_)) return;
-    routes_.assign(routes.begin(), routes.end());
     lines_.clear();
-    if (!have_streams(routes)) return;
+    if (!by_nccl() || !have_streams(routes)) return;
     const Buffer memory(device_, 1);
     const View byte = {memory.data(), DType::u8, Shape{1}};
-    for (const Route& route : routes_) {
+    for (const Route& route : routes) {
         const bool sends = route.from == rank();
         if (!sends && route.to != rank()) continue;
         const Stream stream = message_stream(static_cast<int>(lines_.size()));

@@ -77,7 +77,6 @@ private:
     std::unique_ptr<Communicator> host_;
     bool nccl_;
     std::unique_ptr<NcclGroup> group_;  ///< from the first collective on device memory on
-    std::vector<Route> routes_;         ///< as announced, of all ranks
     std::vector<Line> lines_;           ///< those that begin or end here
     std::vector<Posted> posted_;
     Bytes sent_, received_;  ///< kept so that a steady step allocates nothing

@@ -1,5 +1,6 @@
 #include "trireme/parallel/pipeline.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/clock.hpp"
@@ -9,11 +10,21 @@ namespace trireme {
 Pipeline::Pipeline(Communicator& ranks, PipelineSchedule schedule, int chunks, std::int64_t lanes)
     : shape_{.schedule = schedule, .ranks = ranks.size(), .chunks = chunks, .lanes = lanes},
       comm_(&ranks),
-      sent_(static_cast<std::size_t>(lanes_in_flight(actions_of(lanes))), -1) {
-    comm_->connect(routes());
+      sent_(static_cast<std::size_t>(lanes_in_flight(actions_of(lanes))), -1) {}
+
+// The first pass of a kind may load kernels and allocate memory, for which a device may wait until all that
+// it has begun is done, messages included. It goes through the host, where no such wait closes a circle; and
+// by the next one the other groups of the mesh have been made.
+void Pipeline::begin(bool training, std::span<const std::int64_t> samples) {
+    if (comm_ == nullptr || !comm_->on_streams()) return;
+    told_.assign(samples.begin(), samples.end());
+    told_.push_back(training ? 1 : 0);
+    by_host_ = std::ranges::find(known_, told_) == known_.end();
+    if (by_host_) return known_.push_back(told_);
+    if (!std::exchange(connected_, true)) comm_->connect(routes());
 }
 
-/// Between neighbours, both ways. Every second pair comes first, so that all of them can meet at the same
+/// Between neighbours, both ways. Every second pair comes first, so that most of them can meet at the same
 /// time.
 std::vector<Route> Pipeline::routes() const {
     const int ranks = shape_.ranks;
@@ -53,16 +64,15 @@ void Pipeline::send_gradient(int chunk, int slot, View dx) {
     send(stage(chunk) - 1, slot, backward, dx);
 }
 
-// The tag tells the way alone: both ranks go through the lanes and chunks of one way in the same order.
 void Pipeline::receive(int from_stage, Way way, View buffer) {
     const Stopwatch watch;
-    comm_->receive(buffer, shape_.rank_of(from_stage), way);
+    comm_->receive(buffer, shape_.rank_of(from_stage), tag_of(way));
     waited_ += watch.seconds();
 }
 
 void Pipeline::send(int to_stage, int slot, Way way, View buffer) {
     settle(slot);
-    sent_[static_cast<std::size_t>(slot)] = comm_->post(buffer, shape_.rank_of(to_stage), way);
+    sent_[static_cast<std::size_t>(slot)] = comm_->post(buffer, shape_.rank_of(to_stage), tag_of(way));
 }
 
 void Pipeline::settle(int slot) {

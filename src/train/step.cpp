@@ -132,6 +132,9 @@ StepResult TrainStep::run(std::span<const LaneBatch> lanes, const StepRequest& r
     attempt_ = request.attempt;
     for (int i = 0; i < wishes; ++i) sums_.extra(i) = request.flags[i] ? 1 : 0;
 
+    samples_.clear();
+    for (const LaneBatch& lane : lanes) samples_.push_back(lane.samples());
+    parts_.pipeline.begin(true, samples_);
     if (graphs_) {
         const Span span(Activity::compute, "lanes");
         graphs_->run(lanes, request.scale, [&] { compute_gradients(lanes, request); });
@@ -306,6 +309,9 @@ void TrainStep::visit(int worker, const LaneBatch& batch, const PipelineAction& 
 
 void evaluate_lanes(LaneRunner& runner, Pipeline& pipeline, std::span<const LaneBatch> lanes,
                     LaneSums& sums) {
+    std::vector<std::int64_t> samples;
+    for (const LaneBatch& lane : lanes) samples.push_back(lane.samples());
+    pipeline.begin(false, samples);
     const auto work = [&](int worker) {
         const Range mine = part_of({0, static_cast<std::int64_t>(lanes.size())}, runner.workers(), worker);
         const std::int64_t turns = std::max(mine.size(), runner.weights().turns(sums.lanes()));

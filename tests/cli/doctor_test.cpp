@@ -60,7 +60,7 @@ TEST_CASE("doctor finds a good launch good", "[cli-doctor]") {
                                  "barrier", "messages posted", "split", "GFLOP/s", "parallel HDF5"})
             CHECK_THAT(result.out, contains(std::string(part)));
         CHECK(result.out.find("PROBLEM") == std::string::npos);
-        for (const char* part : {"bus bandwidth", "67,108,864", "within a host"})
+        for (const char* part : {"bus bandwidth", "within a host"})
             CHECK((result.out.find(part) != std::string::npos) == (ranks > 1));
         CHECK(std::filesystem::is_empty(dir.path()));  // nothing is left behind
     }

@@ -149,7 +149,7 @@ TEST_CASE("stages whose connection fails say which ranks it was to join", "[cuda
     const TempDir folder;
     const Run run = small_run(folder, stages);
     require_end(train(run, 2, {{"TRIREME_EMU_NCCL_ERROR", "1:0"}}), 1,
-                "NCCL connection of 1 bytes from rank 0 to rank 1 failed: NCCL reports: ");
+                "NCCL connection of 1 bytes from rank 0 to rank 1 of 2 failed: NCCL reports: ");
 }
 
 TEST_CASE("commands that compute nothing take no GPU, so ranks need not have one each", "[cuda-faults]") {

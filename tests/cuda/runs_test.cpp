@@ -139,6 +139,8 @@ TEST_CASE("stages on GPUs of their own, in every order, recorded or not", "[cuda
     REQUIRE(largest_difference(weights, whole.at(folder / "whole").finish(0).weights) < 1e-4);
     if (sharing()) return;  // not without NCCL
     REQUIRE_FALSE(plain.events("end").back().has("pipeline_bubble"));
+    const Run threads = plain.with({{"run.devices", "2"}}).at(folder / "threads");
+    REQUIRE(same_bits(threads.finish(0).weights, weights));
     // What is recorded cannot wait for the host: all messages go from device to device.
     const Run recorded = run.with({{"run.cuda_graph", "on"}}).at(folder / "recorded");
     REQUIRE(same_bits(recorded.finish(2).weights, weights));

@@ -57,9 +57,10 @@ public:
     virtual void wait(Ticket ticket) = 0;
     /// Announces routes on which messages from memory of a device to memory of a device will come again and
     /// again, each received in the order in which it was posted; in place of those announced before.
-    /// Collective: all ranks name all routes, in the same order. Where on_streams() is true such messages are
-    /// ordered with the streams from then on: post() and receive() return at once, and what the stream is
-    /// given after wait(), or receive(), comes after the message.
+    /// Collective: all ranks name all routes, in the same order. Where on_streams() is true, and no rank is
+    /// an end of more than message_streams of them, such messages are ordered with the streams from then on:
+    /// post() and receive() return at once, and what the stream is given after wait(), or receive(), comes
+    /// after the message.
     virtual void connect(std::span<const Route>) {}
 
     /// True where collectives on memory of a device are ordered with its streams and return before they are

@@ -72,10 +72,16 @@ public:
     /// What this rank does in a training step, and in a forward pass alone, with so many lanes.
     std::vector<PipelineAction> actions_of(std::int64_t lanes) const;
     std::vector<PipelineAction> forward_actions_of(std::int64_t lanes) const;
+    /// Before the first message of a training step, or of a pass forward alone: the samples of each of its
+    /// lanes, the same on all ranks. Collective.
+    void begin(bool training, std::span<const std::int64_t> samples);
+
     /// Lanes that need a workspace of their own. In a training step lane l may use number l mod slots().
     int slots() const { return static_cast<int>(sent_.size()); }
 
-    // Messages of a chunk. What is sent stays in use until settle() of the slot that it belongs to.
+    // Messages of a chunk. What is sent stays in use until settle() of the slot that it belongs to. On
+    // streams (Communicator::connect) the host waits for nothing, and what the stream is given next comes
+    // after it.
     void receive_activation(int chunk, View x);
     void send_activation(int chunk, int slot, View y);
     void receive_gradient(int chunk, View dy);
@@ -88,7 +94,10 @@ public:
     double take_waited_seconds();
 
 private:
-    enum Way { forward, backward };
+    // A message's tag: its way alone, since both ends go through the lanes and chunks of one way in the same
+    // order. By the host it has another one, which no route has.
+    enum Way { forward, backward, ways };
+    int tag_of(Way way) const { return by_host_ ? ways + way : way; }
     void receive(int from_stage, Way way, View buffer);
     void send(int to_stage, int slot, Way way, View buffer);
     std::vector<Route> routes() const;
@@ -97,6 +106,9 @@ private:
     Communicator* comm_ = nullptr;
     std::vector<Communicator::Ticket> sent_{-1};  ///< by slot; -1: nothing on its way
     double waited_ = 0;
+    std::vector<std::vector<std::int64_t>> known_;  ///< what begin() has been told so far
+    std::vector<std::int64_t> told_;                ///< kept so that a steady step allocates nothing
+    bool connected_ = false, by_host_ = false;
 };
 
 }  // namespace trireme

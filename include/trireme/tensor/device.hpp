@@ -49,7 +49,7 @@ private:
 /// when a call returns (the CPU) have no use for them. `messages` is the first of several.
 enum class Stream { compute, communication, upload, messages };
 
-/// Messages wait for other devices, each line of them for another one: it has a stream of its own.
+/// Messages wait for other devices: each line of them has a stream of its own.
 inline constexpr int message_streams = 4;
 /// `line`: less than message_streams.
 constexpr Stream message_stream(int line) {

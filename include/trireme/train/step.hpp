@@ -126,7 +126,7 @@ struct StepResult {
         culprit;  ///< then: the first parameter, in the order of backward, whose gradient is not finite
     bool flags[wishes] = {};
     double lanes_seconds = 0;     ///< of all lanes, forward and backward,
-    double pipeline_seconds = 0;  ///< and what of it was waiting for the stages before and after
+    double pipeline_seconds = 0;  ///< and what of it this rank waited for the stages before and after
 };
 
 /// The ranks and parts that a step is made of; everything is kept by reference.
@@ -176,6 +176,7 @@ private:
     /// A lane of this step has left its gradients; by worker, chunk and way: several chunks' are there at
     /// different times, and BatchNorm's statistics from the forward pass on.
     std::vector<std::uint8_t> filled_;
+    std::vector<std::int64_t> samples_;  ///< of the lanes; kept so that a steady step allocates nothing
 };
 
 /// Forward only, dropout off, running statistics; sums go to the lane's slot, on the ranks of the last stage.

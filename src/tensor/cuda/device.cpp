@@ -1,6 +1,7 @@
 #include "tensor/cuda/device.hpp"
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -38,6 +39,12 @@ std::string uuid_text(const cudaUUID_t& uuid) {
         text += digits[byte & 15];
     }
     return text;
+}
+
+/// Streams that share a queue of the GPU wait for each other, which those of messages must not: as many
+/// queues as there can be. CUDA reads it at its first call.
+void ask_for_queues() {
+    [[maybe_unused]] static const int once = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
 class Event final : public DeviceEvent {
@@ -121,6 +128,7 @@ void check(cudaError_t status, const char* call) {
 }
 
 CudaDevice::CudaDevice(int number) {
+    ask_for_queues();
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaErrorInsufficientDriver)

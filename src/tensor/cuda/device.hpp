@@ -69,8 +69,7 @@ private:
     int multiprocessors_ = 1;
     std::string model_, identity_;
     NvtxRanges ranges_;
-    /// By Stream. No more than 8: what shares one of the GPU's queues (CUDA_DEVICE_MAX_CONNECTIONS) may wait
-    /// for each other.
+    /// By Stream.
     std::array<cudaStream_t, static_cast<std::size_t>(Stream::messages) + message_streams> streams_{};
     mutable std::atomic<bool> stuck_{false};
     mutable std::mutex watching_;

@@ -151,8 +151,8 @@ void drive(const std::function<bool()>& done, cudaStream_t toward, const char* w
 
 bool poke(cudaStream_t toward) {
     // A program that waits by asking again and again: as in drive().
-    static cudaStream_t last = nullptr;
-    static std::chrono::steady_clock::time_point moved_at;
+    static thread_local cudaStream_t last = nullptr;
+    static thread_local std::chrono::steady_clock::time_point moved_at;
     const auto now = std::chrono::steady_clock::now();
     if (std::exchange(last, toward) != toward) moved_at = now;
     const cudaStream_t s = choose(toward);
