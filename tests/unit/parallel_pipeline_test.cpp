@@ -1,6 +1,7 @@
 // Orders of work in a pipeline: executable for any shape, and what their names promise.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "support/catch.hpp"
@@ -48,7 +49,67 @@ std::string text_of(const std::vector<PipelineAction>& actions) {
     return text;
 }
 
+/// Two ranks whose messages would go on streams: notes what is asked of it.
+class Noting final : public Communicator {
+public:
+    int rank() const override { return 0; }
+    int size() const override { return 2; }
+    std::string backend() const override { return "notes"; }
+    bool on_streams() const override { return true; }
+    void connect(std::span<const Route> announced) override {
+        ++connected;
+        routes.assign(announced.begin(), announced.end());
+    }
+    void receive(View, int from, int tag) override { last = {from, 0, tag}; }
+    Ticket post(View, int to, int tag) override {
+        last = {0, to, tag};
+        return 0;
+    }
+    void wait(Ticket) override {}
+    bool on_route() const { return std::ranges::find(routes, last) != routes.end(); }
+
+    void all_reduce(View, Reduce) override {}
+    void broadcast(View, int) override {}
+    void all_gather(View, View) override {}
+    void all_gather(View, std::span<const Range>) override {}
+    void all_to_all(View, std::span<const Range>, View, std::span<const Range>) override {}
+    void reduce_scatter(View, std::span<const Range>, View, Reduce) override {}
+    void barrier() override {}
+    void send(View, int, int) override {}
+    std::unique_ptr<Communicator> split(int, int) override { return nullptr; }
+
+    int connected = 0;
+    std::vector<Route> routes;
+    Route last;
+};
+
 }  // namespace
+
+TEST_CASE("messages take their routes from the second pass of a kind on", "[unit][parallel]") {
+    Noting ranks;
+    Pipeline pipeline(ranks, PipelineSchedule::one_f_one_b, 1, 4);
+    using Samples = std::vector<std::int64_t>;
+    const auto routed = [&](bool training, const Samples& samples) {
+        pipeline.begin(training, samples);
+        pipeline.send_activation(0, 0, {});
+        const bool sent = ranks.on_route();
+        pipeline.receive_gradient(0, {});
+        CHECK(ranks.on_route() == sent);
+        return sent;
+    };
+    CHECK_FALSE(routed(true, {4, 4, 3, 3}));
+    CHECK(ranks.connected == 0);  // other groups come first
+    CHECK(routed(true, {4, 4, 3, 3}));
+    CHECK_FALSE(routed(true, {4, 4, 3, 0}));   // the last batch of an epoch
+    CHECK_FALSE(routed(false, {4, 4, 3, 3}));  // validation
+    for (int again = 0; again < 2; ++again) {
+        CHECK(routed(true, {4, 4, 3, 3}));
+        CHECK(routed(true, {4, 4, 3, 0}));
+        CHECK(routed(false, {4, 4, 3, 3}));
+    }
+    CHECK(ranks.connected == 1);
+    CHECK(ranks.routes.size() == 2);
+}
 
 TEST_CASE("every order can be executed and leaves nothing out", "[unit][parallel]") {
     for (const PipelineSchedule schedule : schedules)
