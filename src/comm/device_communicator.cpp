@@ -143,8 +143,7 @@ void DeviceCommunicator::connect(std::span<const Route> routes) {
         const bool sends = route.from == rank();
         if (!sends && route.to != rank()) continue;
         const Stream stream = message_stream(static_cast<int>(lines_.size()));
-        Line& line =
-            lines_.emplace_back(Line{route, stream, nullptr, device_.make_event(), device_.make_event()});
+        Line line{route, stream, nullptr, device_.make_event(), device_.make_event()};
         NcclId id{};
         const View told{id.data(), DType::u8, Shape{static_cast<std::int64_t>(id.size())}};
         if (sends) {
@@ -161,7 +160,8 @@ void DeviceCommunicator::connect(std::span<const Route> routes) {
                 pass(line, byte, sends, *line.arrived);
                 device_.synchronize();
             },
-            &line.route);
+            &route);
+        lines_.push_back(std::move(line));
     }
 }
 
