@@ -13,7 +13,7 @@ template <class Parse>
 auto number(const CommandLine& line, const std::string& name, double fallback, double least,
             const Parse& parse) {
     const auto value = line.has(name) ? parse(line.option(name)) : parse(to_text(fallback));
-    if (!value || static_cast<double>(*value) < least)
+    if (!value || !(static_cast<double>(*value) >= least))  // nor NaN
         throw usage_error("--" + name + "=" + line.option(name) + ": expected a number of at least " +
                           to_text(least));
     return *value;

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <string_view>
 
 #include "app/report_page.hpp"
 #include "app/saved_model.hpp"
@@ -14,7 +16,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The page may replace an older one, never what it is made from.
+constexpr std::string_view beginning = "<!DOCTYPE html>";  // of the pages
+
+/// An empty file holds nothing.
+bool holds_page(const std::string& path) {
+    std::string text(beginning.size(), '\0');
+    std::ifstream file(path, std::ios::binary);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    return file.gcount() == 0 || text == beginning;
+}
+
+/// The page may replace an older one, and nothing else.
 void check_output(const std::string& output, const std::vector<std::string>& dirs) {
     const auto refuse = [&](const std::string& why) { throw usage_error("--output=" + output + ": " + why); };
     if (output.empty()) refuse("expected the name of a file to write");
@@ -24,6 +36,7 @@ void check_output(const std::string& output, const std::vector<std::string>& dir
         for (const char* name : {"metrics.jsonl", "config.ini"})
             if (const fs::path own = fs::path(dir) / name; fs::exists(own) && fs::equivalent(output, own))
                 refuse("this is a file of a run");
+    if (!holds_page(output)) refuse("there is such a file, and it is no page of this kind");
 }
 
 int run(Runtime& runtime, const CommandLine& line, const Config&) {

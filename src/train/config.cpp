@@ -121,6 +121,9 @@ void check_config(const Config& c) {
     refuse_when(c.data.y.empty(), "data.y=: expected the name of the targets within the files");
     refuse_when(c.data.prefetch > 4096,
                 "data.prefetch=" + std::to_string(c.data.prefetch) + ": expected at most 4096");
+    for (const auto& [key, threads] :
+         {std::pair{"run.threads", c.run.threads}, std::pair{"train.lane_threads", c.train.lane_threads}})
+        refuse_when(threads > 4096, key + ("=" + std::to_string(threads)) + ": expected at most 4096");
     refuse_when(c.train.lanes > 65536,
                 "train.lanes=" + std::to_string(c.train.lanes) + ": expected at most 65536");
     refuse_when(c.optim.nesterov && (c.optim.name != "sgd" || c.optim.momentum == 0),

@@ -62,7 +62,7 @@ Rows train_rows() {
             "How gradients are summed: fast, or reproducible (the same bits on 1, 2, 4, ... ranks)."),
         every(
             "train.eval_every", [](auto& c) -> auto& { return c.train.eval_every; }, false,
-            "When to validate: N epochs, N steps, never."),
+            "When to validate: N epochs, N steps, never; at the end in any case."),
         integer(
             "train.early_stop", [](auto& c) -> auto& { return c.train.early_stop; }, 0,
             "Validations without a better result after which the run ends; 0: off."),

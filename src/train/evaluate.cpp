@@ -93,13 +93,29 @@ SavedModel::SavedModel(Runtime& runtime, const Config& config, const std::string
     loader = std::make_unique<Loader>(set, options, &runtime.device);
 }
 
-/// Nor may it replace what is predicted for.
+/// Nothing else than what earlier predictions have left; an empty file holds nothing.
+bool holds_predictions(const std::string& path) {
+    if (std::filesystem::file_size(path) == 0) return true;
+    try {
+        const std::vector<std::string> names = io::File(path, io::Access::read).children("/");
+        return !names.empty() && std::ranges::all_of(names, [](const std::string& name) {
+            return name == "output" || name == "prediction";
+        });
+    } catch (const Error&) {  // no HDF5, or not whole
+        return false;
+    }
+}
+
+/// It may replace earlier predictions alone.
 void check_output(const std::string& output, const std::string& checkpoint, const std::string& data) {
     namespace fs = std::filesystem;
     refuse_precious_output(output, checkpoint);
     for (const std::string& path : io::glob_paths(data))
         if (fs::exists(output) && fs::exists(path) && fs::equivalent(output, path))
             throw usage_error("--output=" + output + ": this is one of the files to predict for");
+    if (fs::exists(output) && !holds_predictions(output))
+        throw usage_error("--output=" + output +
+                          ": there is such a file, and it holds something else than predictions");
 }
 
 }  // namespace

@@ -56,9 +56,11 @@ TEST_CASE("a model that has learned a line by heart says it, on any number of ra
     const Result foreign = generate(0, {dir, "--prompt=~"});
     CHECK(foreign.status == 3);
     CHECK_THAT(foreign.err, contains("token 126"));
-    const Result wrong = generate(0, {dir, "--tokens=-1"});
-    CHECK(wrong.status == 2);
-    CHECK_THAT(wrong.err, contains("--tokens=-1"));
+    for (const char* option : {"--tokens=-1", "--temperature=nan"}) {
+        const Result wrong = generate(0, {dir, option});
+        CHECK(wrong.status == 2);
+        CHECK_THAT(wrong.err, contains(option));
+    }
 }
 
 TEST_CASE("a model of samples cannot continue a text", "[cli-generate]") {

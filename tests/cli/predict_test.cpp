@@ -85,8 +85,12 @@ TEST_CASE("predict never writes over what it reads, and needs no labels", "[cli-
     run.finish();
     const std::string checkpoint = run.checkpoint_path(run.saved_steps().back());
     std::filesystem::create_directory(folder / "there");
+    const std::string other = folder / "other.h5", text = folder / "notes.txt",
+                      nothing = folder / "nothing.h5";
+    std::filesystem::copy_file(checkpoint, other);  // another run's
+    write_file(text, "words");
     for (const std::string& precious :
-         {data, checkpoint, std::string(folder / "there"), std::string("/dev/null")}) {
+         {data, checkpoint, other, text, std::string(folder / "there"), std::string("/dev/null")}) {
         const std::string before = std::filesystem::is_regular_file(precious) ? read_file(precious) : "";
         const Result result =
             trireme::testing::trireme(2, {"predict", checkpoint, "--data=" + data, "--output=" + precious});
@@ -96,6 +100,8 @@ TEST_CASE("predict never writes over what it reads, and needs no labels", "[cli-
     }
     REQUIRE(std::filesystem::is_character_file("/dev/null"));
 
+    write_file(nothing, "");
+    predict(1, checkpoint, data, nothing);
     predict(1, checkpoint, data, output);
     const std::vector<double> with_labels = read_values(output, "/output");
     add_dataset(bare, "/x", Shape{20, 4}, clusters(20, Shape{4}, 3).x);

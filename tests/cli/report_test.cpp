@@ -136,6 +136,10 @@ TEST_CASE("report names what is no run, and writes over nothing that a run needs
     CHECK_THAT(report({folder / "run", "--output=" + folder.path().string()}, 2).err,
                contains("expected the name of a file to write"));
     CHECK_THAT(report({folder / "run", "--output=/proc/none/page.html"}, 1).err, contains("/proc/none"));
+    write_file(folder / "run.ini", "[run]\n");
+    CHECK_THAT(report({folder / "run", "--output=" + (folder / "run.ini").string()}, 2).err,
+               contains("there is such a file, and it is no page of this kind"));
+    CHECK(read_file(folder / "run.ini") == "[run]\n");
     CHECK_THAT(report({}, 2).err, contains("`trireme report`: an argument is missing"));
     CHECK(read_file(metrics).empty());
 }

@@ -99,6 +99,10 @@ TEST_CASE("wrong commands and options are refused by name", "[cli-usage]") {
     check_refused(place, {"train", "run.ini", "--train.bat", "4"}, "did you mean --train.batch?");
     check_refused(place, {"train", "run.ini", "--learning_rate=4"}, "did you mean --optim.lr?");
     check_refused(place, {"train", "run.ini", "--optim.lr"}, "--optim.lr needs a value");
+    check_refused(place, {"train", "run.ini", "--run.threads=1000000"},
+                  "run.threads=1000000: expected at most 4096");
+    check_refused(place, {"train", "run.ini", "--train.lane_threads=5000"},
+                  "train.lane_threads=5000: expected at most 4096");
     check_refused(place, {"train", "run.ini", "train.batch=4"}, "unexpected argument train.batch=4");
     check_refused(place, {"train", "run.ini", "other.ini"}, "unexpected argument other.ini");
     check_refused(place, {"train", "run.ini", "--train.batch=4", "--train.batch=5"},
