@@ -25,6 +25,20 @@ DatasetLayout open_set(Communicator& world, const Config& config, const std::str
     }
 }
 
+/// What does not fit a run that goes on may have been meant for a new one.
+template <class Check>
+void require_fit(const std::optional<ResumePoint>& resume, const Check& check) {
+    try {
+        check();
+    } catch (const Error& error) {
+        if (!resume || error.status() != Status::bad_data) throw;
+        throw Error(error.status(),
+                    std::string(error.what()) + "; this goes on from " + resume->source +
+                        ": another run.dir, or run.resume=none, begins a new run",
+                    error.scope());
+    }
+}
+
 std::vector<std::string> layers_of(const Config& config, const Assembly& parts) {
     return model_description(config, parts.train_set.sample).layers;
 }
@@ -37,12 +51,12 @@ std::int64_t open_data(Runtime& runtime, const Config& config, const std::option
     const std::string train = "data.train=" + config.data.train, valid = "data.valid=" + config.data.valid;
     DatasetLayout& set = parts.train_set;
     set = open_set(world, config, "data.train", config.data.train);
-    check_compatible(set, resume ? resume->meta.sample : set.sample, train);
+    require_fit(resume, [&] { check_compatible(set, resume ? resume->meta.sample : set.sample, train); });
     check_kind(config, set);
     std::int64_t outputs = count_outputs(world, config, set);
     if (resume) {
         outputs = std::max(outputs, resume->meta.outputs);
-        check_targets(config, set, outputs);
+        require_fit(resume, [&] { check_targets(config, set, outputs); });
         parts.normalization = {resume->meta.input_shift, resume->meta.input_scale};
     } else if (!config.run.init_from.empty()) {
         first = read_weight_source(world, config.run.init_from, layers_of(config, parts));
@@ -111,7 +125,10 @@ void set_state(Runtime& runtime, const Config& config, const std::optional<Resum
                const std::optional<WeightSource>& first, Assembly& parts) {
     Arena& arena = parts.state->arena;
     if (resume) {
-        load_checkpoint(runtime.mesh.world(), resume->source, parts.model->table(), arena, Part::training);
+        require_fit(resume, [&] {
+            load_checkpoint(runtime.mesh.world(), resume->source, parts.model->table(), arena,
+                            Part::training);
+        });
         parts.position = resume->meta.position;
         parts.position.scaler = parts.scaler->resume(parts.position.scaler, resume->scaled);
         if (arena.average && !resume->meta.has_average)
@@ -216,7 +233,8 @@ Assembly assemble(Runtime& runtime, Config& config, const std::optional<ResumePo
                             ": some lanes are always empty");
     if (config.train.lanes < ranks)
         runtime.log.warning(std::to_string(ranks - config.train.lanes) + " of " + std::to_string(ranks) +
-                            " ranks are idle: train.lanes=" + std::to_string(config.train.lanes));
+                            " ranks are idle: train.lanes=" + std::to_string(config.train.lanes) +
+                            (resume ? ", with which the run began" : ""));
 
     std::optional<WeightSource> first;
     const std::int64_t outputs = open_data(runtime, config, resume, parts, first);

@@ -154,7 +154,8 @@ TEST_CASE("targets and labels that the model was not made for are refused by fil
     REQUIRE_THAT(linear.with({{"data.train", narrow}, {"data.valid", narrow}, {"train.max_steps", "4"}})
                      .expect(3, 2)
                      .err,
-                 contains(narrow + ":/y"));
+                 contains(narrow + ":/y") && contains("; this goes on from " + checkpoint) &&
+                     contains("run.resume=none, begins a new run"));
 
     const std::string few = folder / "few.h5", many = folder / "many.h5";
     write_samples(few, clusters(20, Shape{4}, 3));
