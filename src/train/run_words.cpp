@@ -65,7 +65,9 @@ std::string end_text(const Config& config, const Position& position, const std::
                        : reason == "time_limit" ? "stopped before the time was up, start again to go on"
                        : reason == "early_stop" ? "stopped early, validation no longer improves"
                                                 : "done";
-    text += ": " + count_text(position.attempts(), "step") + " in " + duration_text(seconds);
+    text += ": " + count_text(position.attempts(), "step");
+    if (position.skipped > 0) text += " (" + std::to_string(position.skipped) + " of them skipped)";
+    text += " in " + duration_text(seconds);
     if (position.has_best)
         text +=
             "; best validation " + std::string(by_accuracy ? "accuracy " : "loss ") +
