@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.hpp"
 #include "trireme/base/parse.hpp"
+#include "trireme/comm/agree.hpp"
 
 namespace trireme {
 
@@ -46,7 +47,9 @@ ScalerOptions scaler_options(const Config& config) {
 
 bool overlaps(Runtime& runtime, const Config& config) {
     if (config.parallel.overlap != "auto") return config.parallel.overlap == "on";
-    return runtime.device.has_streams() ? runtime.mesh.data().on_streams() : runtime.threads > 1;
+    if (runtime.device.has_streams()) return runtime.mesh.data().on_streams();
+    // All ranks or none, since those that do reduce in a group of their own; nodes may differ in their cores.
+    return all_reduce_value(runtime.mesh.world(), runtime.threads, Reduce::min) > 1;
 }
 
 TrainingStateOptions training_state_options(Runtime& runtime, const Config& config,

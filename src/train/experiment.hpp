@@ -21,8 +21,8 @@ namespace trireme {
 LossOptions loss_options(const Config& config);
 OptimizerOptions optimizer_options(const Config& config);
 ScalerOptions scaler_options(const Config& config);
-/// parallel.overlap; on its own wherever that costs nothing: on a device collectives have a stream, unless
-/// they go through the host; on CPUs they need a core.
+/// parallel.overlap, the same on all ranks (collective); on its own wherever that costs nothing: on a device
+/// collectives have a stream, unless they go through the host; on CPUs they need a core.
 bool overlaps(Runtime& runtime, const Config& config);
 /// All but this rank's lanes and workers.
 TrainingStateOptions training_state_options(Runtime& runtime, const Config& config,

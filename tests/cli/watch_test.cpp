@@ -2,8 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "support/catch.hpp"
 #include "support/runs.hpp"
 
@@ -56,7 +54,9 @@ TEST_CASE("a job that was suspended as a whole goes on", "[cli-watch]") {
     for (const auto& [rank, pid] : job.ranks()) ::kill(pid, SIGCONT);
     REQUIRE(run.wait_for_step(job, static_cast<std::int64_t>(before) + 50));
     ::kill(job.ranks().at(0), SIGTERM);
-    CHECK(job.wait().status == 75);
+    const Result result = job.wait();
+    INFO(result.out << result.err);
+    CHECK(result.status == 75);
 }
 
 TEST_CASE("replicas that start from different weights are found before the first step", "[cli-watch]") {
@@ -74,18 +74,8 @@ TEST_CASE("replicas that start from different weights are found before the first
         REQUIRE(exported.status == 0);
     }
     const std::vector<std::string> train = run.with({{"run.init_from", "w.safetensors"}}).arguments();
-    std::vector<std::string> command = trireme_command(2, {});
-    const std::string exe = trireme_exe().string();
-    command.resize(
-        static_cast<std::size_t>(std::find(command.begin(), command.end(), exe) - command.begin()) - 2);
-    for (const char* machine : {"a", "b"}) {
-        if (machine == std::string("b")) command.emplace_back(":");
-        for (const std::string& word :
-             {std::string("-n"), std::string("1"), std::string("-wdir"), (folder / machine).string(), exe})
-            command.push_back(word);
-        command.insert(command.end(), train.begin(), train.end());
-    }
-    const Result result = trireme::testing::run(command);
+    const Result result =
+        trireme::testing::run(trireme_command({{train, folder / "a"}, {train, folder / "b"}}));
     INFO(result.out << result.err);
     CHECK(result.status == 1);
     CHECK_THAT(result.err, contains("the weights after step 0 should be the same"));

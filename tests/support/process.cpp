@@ -263,6 +263,19 @@ std::vector<std::string> trireme_command(int ranks, const std::vector<std::strin
     return argv;
 }
 
+std::vector<std::string> trireme_command(const std::vector<RankStart>& ranks) {
+    std::vector<std::string> argv = trireme_command(1, {});
+    argv.resize(argv.size() - 3);  // the launcher alone
+    for (const RankStart& rank : ranks) {
+        if (&rank != &ranks.front()) argv.emplace_back(":");
+        argv.insert(argv.end(), {"-n", "1"});
+        if (!rank.directory.empty()) argv.insert(argv.end(), {"-wdir", rank.directory.string()});
+        argv.push_back(trireme_exe().string());
+        argv.insert(argv.end(), rank.arguments.begin(), rank.arguments.end());
+    }
+    return argv;
+}
+
 Process start_trireme(int ranks, const std::vector<std::string>& args, const Options& options) {
     return {trireme_command(ranks, args), options};
 }
