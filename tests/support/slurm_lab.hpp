@@ -16,9 +16,6 @@ public:
     Lab() : tool_(shared_dir() / "slurm-lab" / "slurm-lab") {
         options_.env["SLURM_LAB_DIR"] = folder_.path().string() + "/lab";
         options_.env["OMPI_MCA_mpi_yield_when_idle"] = "1";
-        // Not Open MPI's shared memory: on a node that is only a namespace a rank once did not find its
-        // neighbour's segment and crashed in MPI_Init.
-        options_.env["OMPI_MCA_btl"] = "self,tcp";
         options_.env["TRIREME"] = trireme_exe().string();
         options_.timeout = 120;
         const bool there =
