@@ -228,7 +228,8 @@ Rows other_rows() {
             "Megabytes of gradient that are reduced at once."),
         choice(
             "parallel.overlap", [](auto& c) -> auto& { return c.parallel.overlap; }, {"auto", "on", "off"},
-            "Reduce while the backward pass goes on: auto (on GPUs, and where a core is spare), on, off."),
+            "Reduce while the backward pass goes on: auto (on GPUs, and where every rank has a core to "
+            "spare), on, off."),
         choice(
             "parallel.reduce_dtype", [](auto& c) -> auto& { return c.parallel.reduce_dtype; },
             {"fp32", "bf16"},

@@ -38,11 +38,7 @@ std::string last_line(const std::string& text) {
 /// Two programs, or two working directories, under one launcher.
 Result doctor_of_two(const std::vector<std::string>& first, const std::vector<std::string>& second,
                      const TempDir& dir) {
-    std::vector<std::string> argv = {(source_dir() / "tools" / "mpirun").string(), "-n", "1"};
-    argv.insert(argv.end(), first.begin(), first.end());
-    argv.insert(argv.end(), {":", "-n", "1"});
-    argv.insert(argv.end(), second.begin(), second.end());
-    return run(argv, {.timeout = 60, .env = {}, .cwd = dir.path()});
+    return run(ranks_unlike({first, second}), {.timeout = 60, .env = {}, .cwd = dir.path()});
 }
 
 }  // namespace

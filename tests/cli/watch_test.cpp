@@ -74,8 +74,12 @@ TEST_CASE("replicas that start from different weights are found before the first
         REQUIRE(exported.status == 0);
     }
     const std::vector<std::string> train = run.with({{"run.init_from", "w.safetensors"}}).arguments();
-    const Result result =
-        trireme::testing::run(trireme_command({{train, folder / "a"}, {train, folder / "b"}}));
+    std::vector<std::vector<std::string>> ranks;
+    for (const char* machine : {"a", "b"}) {
+        ranks.push_back({"-wdir", (folder / machine).string(), trireme_exe().string()});
+        ranks.back().insert(ranks.back().end(), train.begin(), train.end());
+    }
+    const Result result = trireme::testing::run(ranks_unlike(ranks));
     INFO(result.out << result.err);
     CHECK(result.status == 1);
     CHECK_THAT(result.err, contains("the weights after step 0 should be the same"));

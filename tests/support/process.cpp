@@ -122,6 +122,10 @@ fs::path from_environment(const std::string& name, const fs::path& otherwise) {
     return found == variables.end() ? otherwise : fs::path(found->second);
 }
 
+std::string launcher() {
+    return from_environment("TRIREME_MPIRUN", source_dir() / "tools" / "mpirun").string();
+}
+
 }  // namespace
 
 Process::Process(const std::vector<std::string>& argv, const Options& options) : timeout_(options.timeout) {
@@ -254,24 +258,18 @@ Result run(const std::vector<std::string>& argv, const Options& options) {
 
 std::vector<std::string> trireme_command(int ranks, const std::vector<std::string>& args) {
     std::vector<std::string> argv;
-    if (ranks > 0) {
-        const auto launcher = from_environment("TRIREME_MPIRUN", source_dir() / "tools" / "mpirun");
-        argv = {launcher.string(), "-n", std::to_string(ranks)};
-    }
+    if (ranks > 0) argv = {launcher(), "-n", std::to_string(ranks)};
     argv.push_back(trireme_exe().string());
     argv.insert(argv.end(), args.begin(), args.end());
     return argv;
 }
 
-std::vector<std::string> trireme_command(const std::vector<RankStart>& ranks) {
-    std::vector<std::string> argv = trireme_command(1, {});
-    argv.resize(argv.size() - 3);  // the launcher alone
-    for (const RankStart& rank : ranks) {
-        if (&rank != &ranks.front()) argv.emplace_back(":");
+std::vector<std::string> ranks_unlike(const std::vector<std::vector<std::string>>& ranks) {
+    std::vector<std::string> argv = {launcher()};
+    for (const std::vector<std::string>& rank : ranks) {
+        if (argv.size() > 1) argv.emplace_back(":");
         argv.insert(argv.end(), {"-n", "1"});
-        if (!rank.directory.empty()) argv.insert(argv.end(), {"-wdir", rank.directory.string()});
-        argv.push_back(trireme_exe().string());
-        argv.insert(argv.end(), rank.arguments.begin(), rank.arguments.end());
+        argv.insert(argv.end(), rank.begin(), rank.end());
     }
     return argv;
 }
