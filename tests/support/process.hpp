@@ -62,7 +62,8 @@ Result run(const std::vector<std::string>& argv, const Options& options = {});
 
 // The command line of trireme on that many ranks; 0 ranks: one process without a launcher.
 std::vector<std::string> trireme_command(int ranks, const std::vector<std::string>& args);
-// The command line of one job whose ranks differ: for each the launcher's options, the program, its arguments.
+// The command line of one job whose ranks differ: for each the launcher's options, the program, its
+// arguments.
 std::vector<std::string> ranks_unlike(const std::vector<std::vector<std::string>>& ranks);
 Process start_trireme(int ranks, const std::vector<std::string>& args, const Options& options = {});
 Result trireme(int ranks, const std::vector<std::string>& args, const Options& options = {});
